@@ -1,0 +1,8 @@
+//! The objects Sandbar serves, as plain data: both API families, the CRDs generated from them, and
+//! the conversions between their versions. Nothing here performs I/O.
+
+pub mod core;
+pub mod crds;
+pub mod kruise;
+pub mod schema;
+pub mod sigs;

@@ -1,0 +1,10 @@
+//! The family of kubernetes-sigs/agent-sandbox: `agents.x-k8s.io` (Sandbox) and
+//! `extensions.agents.x-k8s.io` (SandboxClaim, SandboxTemplate, SandboxWarmPool).
+//!
+//! v1beta1 is stored; v1alpha1 is served for those who have not moved yet. [`shared`] holds what the
+//! two versions have in common, [`conversion`] turns one into the other.
+
+pub mod conversion;
+pub mod shared;
+pub mod v1alpha1;
+pub mod v1beta1;

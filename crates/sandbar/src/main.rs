@@ -1,0 +1,16 @@
+use std::process::ExitCode;
+
+use clap::Parser;
+
+mod cli;
+mod crds;
+
+fn main() -> ExitCode {
+    match cli::Args::parse().run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("sandbar: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Distils Kubernetes' OpenAPI v3 documents into the table `crates/api/src/core_schema.json`.
+//!
+//! The table keeps what a structural schema, a strategic merge and an apply need (types, list keys,
+//! patch strategies, defaults) and leaves descriptions out, because two PodSpecs with descriptions
+//! exceed what `kubectl apply` can store in its annotation.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Map, Value};
+
+/// Types the table starts from; everything they refer to follows.
+const ROOTS: &[&str] = &[
+    "io.k8s.api.core.v1.PersistentVolumeClaimSpec",
+    "io.k8s.api.core.v1.PodSpec",
+    "io.k8s.api.networking.v1.NetworkPolicyEgressRule",
+    "io.k8s.api.networking.v1.NetworkPolicyIngressRule",
+    "io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector",
+];
+
+/// Documents (as the API server names their paths) in which the roots are found.
+pub const DOCUMENTS: &[&str] = &["api/v1", "apis/networking.k8s.io/v1"];
+
+const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
+
+/// Defaults that the API server's own types take from a constant by reference. CRD generators do
+/// not follow those references, so stored sandboxes never carried these values and must not start to.
+const DEFAULTS_BY_REFERENCE: &[(&str, &str)] = &[
+    ("io.k8s.api.core.v1.AzureDiskVolumeSource", "cachingMode"),
+    ("io.k8s.api.core.v1.AzureDiskVolumeSource", "kind"),
+];
+
+const DROPPED: &[&str] = &[
+    "description",
+    "enum",
+    "x-kubernetes-unions",
+    "x-kubernetes-group-version-kind",
+];
+
+/// Renders the table from OpenAPI documents: one type a line, sorted.
+pub fn table(documents: &[Value]) -> Result<String> {
+    let mut types = BTreeMap::new();
+    for root in ROOTS {
+        collect(root, documents, &mut types)?;
+    }
+    let lines: Vec<String> = types
+        .iter()
+        .map(|(name, schema)| format!("{}:{schema}", Value::from(name.as_str())))
+        .collect();
+    Ok(format!("{{\n{}\n}}\n", lines.join(",\n")))
+}
+
+fn collect(name: &str, documents: &[Value], types: &mut BTreeMap<String, Value>) -> Result<()> {
+    if types.contains_key(name) {
+        return Ok(());
+    }
+    let schema = documents
+        .iter()
+        .find_map(|document| document.pointer("/components/schemas")?.get(name))
+        .with_context(|| format!("no OpenAPI document defines {name}"))?;
+    let mut references = Vec::new();
+    let distilled = match name {
+        OBJECT_META => embedded_object_meta(schema)?,
+        _ => distil(name, schema, &mut references)?,
+    };
+    types.insert(name.to_owned(), distilled);
+    references
+        .iter()
+        .try_for_each(|reference| collect(reference, documents, types))
+}
+
+/// Metadata inside a spec (an ephemeral volume's claim template) means only these five; the rest of
+/// ObjectMeta belongs to the server and would be noise in a template.
+fn embedded_object_meta(schema: &Value) -> Result<Value> {
+    let all = schema["properties"]
+        .as_object()
+        .context("ObjectMeta has no properties")?;
+    let kept = ["annotations", "finalizers", "labels", "name", "namespace"];
+    let mut properties = Map::new();
+    for key in kept {
+        let property = all
+            .get(key)
+            .with_context(|| format!("ObjectMeta has no {key}"))?;
+        properties.insert(
+            key.to_owned(),
+            distil(OBJECT_META, property, &mut Vec::new())?,
+        );
+    }
+    Ok(serde_json::json!({"type": "object", "properties": properties}))
+}
+
+fn distil(owner: &str, schema: &Value, references: &mut Vec<String>) -> Result<Value> {
+    let object = schema
+        .as_object()
+        .with_context(|| format!("{owner}: schema is no object"))?;
+    if let Some(reference) = reference(object) {
+        references.push(reference.clone());
+        return Ok(serde_json::json!({ "$ref": reference }));
+    }
+    let mut out = Map::new();
+    for (key, value) in object {
+        match key.as_str() {
+            key if DROPPED.contains(&key) => {}
+            // kept by the property that owns it, where it is known whether the field is required
+            "default" => {}
+            "properties" => {
+                out.insert(key.clone(), properties(owner, object, value, references)?);
+            }
+            "items" | "additionalProperties" if value.is_object() => {
+                out.insert(key.clone(), distil(owner, value, references)?);
+            }
+            "allOf" => bail!("{owner}: allOf of more than one reference"),
+            _ => {
+                out.insert(key.clone(), value.clone());
+            }
+        }
+    }
+    Ok(Value::Object(out))
+}
+
+fn properties(
+    owner: &str,
+    parent: &Map<String, Value>,
+    properties: &Value,
+    references: &mut Vec<String>,
+) -> Result<Value> {
+    let required = parent.get("required").and_then(Value::as_array);
+    let mut out = Map::new();
+    for (name, property) in properties.as_object().context("properties is no object")? {
+        let mut schema = distil(owner, property, references)?;
+        let is_required =
+            required.is_some_and(|list| list.iter().any(|entry| entry.as_str() == Some(name)));
+        if let Some(default) = real_default(owner, name, property, is_required) {
+            schema["default"] = default.clone();
+        }
+        out.insert(name.clone(), schema);
+    }
+    Ok(Value::Object(out))
+}
+
+/// The generator of these documents writes Go's zero value as the default of every required field.
+/// Taken literally that would make `name: ""` out of a missing container name.
+fn real_default<'a>(
+    owner: &str,
+    name: &str,
+    property: &'a Value,
+    is_required: bool,
+) -> Option<&'a Value> {
+    let default = property.get("default")?;
+    let zero_struct = default.as_object().is_some_and(Map::is_empty);
+    let by_reference = DEFAULTS_BY_REFERENCE.contains(&(owner, name));
+    (!is_required && !zero_struct && !by_reference).then_some(default)
+}
+
+/// `{"$ref": …}` or the `{"allOf": [{"$ref": …}]}` that carries a default beside it.
+fn reference(schema: &Map<String, Value>) -> Option<String> {
+    let holder = match schema
+        .get("allOf")
+        .and_then(Value::as_array)
+        .map(Vec::as_slice)
+    {
+        Some([only]) => only,
+        _ => return name_of(schema.get("$ref")?),
+    };
+    name_of(holder.get("$ref")?)
+}
+
+fn name_of(reference: &Value) -> Option<String> {
+    reference
+        .as_str()?
+        .strip_prefix("#/components/schemas/")
+        .map(str::to_owned)
+}

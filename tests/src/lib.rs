@@ -1,0 +1,3 @@
+//! What the real-cluster suite and its tools share.
+
+pub mod distill;
