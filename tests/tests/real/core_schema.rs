@@ -1,0 +1,25 @@
+//! The committed table of Kubernetes' own types is what the server of the same release says.
+
+use serde_json::Value;
+use suite::distill;
+
+use crate::cluster::V1BETA1;
+
+#[test]
+fn the_committed_table_is_what_the_server_publishes() {
+    let documents: Vec<Value> = distill::DOCUMENTS
+        .iter()
+        .map(|document| {
+            let said = V1BETA1.kubectl(&["get", "--raw", &format!("/openapi/v3/{document}")], None);
+            assert!(said.ok, "{said:?}");
+            serde_json::from_str(&said.stdout).unwrap()
+        })
+        .collect();
+    let committed = include_str!("../../../crates/api/src/core_schema.json");
+    let published = distill::table(&documents).unwrap();
+    let differing: Vec<_> = published
+        .lines()
+        .filter(|line| !committed.contains(line))
+        .collect();
+    assert!(published == committed, "differs: {differing:#?}");
+}
