@@ -3,6 +3,8 @@
 //! `fixtures/crd-facts.tsv` lists those facts: group/kind, version, path, type, required,
 //! constraints. Children of Kubernetes' own types are not in it; they are checked by name below.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::crds::{Conversion, Family, Versions, render};

@@ -1,5 +1,7 @@
 //! `sandbar crds` as a user runs it.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::{
     collections::BTreeMap,
     path::Path,

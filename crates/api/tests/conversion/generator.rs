@@ -102,8 +102,16 @@ impl Objects {
     /// Fields of the object that the schema does not have, or lacks and requires.
     pub(crate) fn misfits(&self, object: &Value) -> Vec<String> {
         let mut found = Vec::new();
-        for part in ["spec", "status"].into_iter().filter(|part| object.get(part).is_some()) {
-            misfits(&self.schema["properties"][part], &object[part], part, &mut found);
+        for part in ["spec", "status"]
+            .into_iter()
+            .filter(|part| object.get(part).is_some())
+        {
+            misfits(
+                &self.schema["properties"][part],
+                &object[part],
+                part,
+                &mut found,
+            );
         }
         found
     }
@@ -149,7 +157,8 @@ fn value(schema: &Value, path: &str, random: &mut Random, fuel: &mut u64) -> Val
         }
         Some("boolean") => json!(random.one_in(2)),
         Some("integer") => {
-            let bound = |name: &str| schema[name].as_f64().map(|bound| bound as i64);
+            // bounds are small whole numbers, written as floating point
+            let bound = |name: &str| schema[name].as_f64()?.to_string().parse::<i64>().ok();
             let low = bound("minimum").unwrap_or(-2);
             let high = bound("maximum").unwrap_or(low + 5);
             json!(low + i64::try_from(random.below((high - low + 1) as u64)).unwrap())

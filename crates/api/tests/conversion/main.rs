@@ -1,5 +1,7 @@
 //! Conversion between v1alpha1 and v1beta1: lossless over generated objects, and the cases by name.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod cases;
 mod generator;
 
