@@ -117,6 +117,15 @@ fn re_pointing_a_claim_in_v1beta1_shows_in_v1alpha1() {
 }
 
 #[test]
+fn a_pool_called_as_the_template_reads_as_the_claim_was_written_and_survives() {
+    let mut stored = to_v1beta1(&claim_v1alpha1("default", ""));
+    stored["spec"]["warmPoolRef"]["name"] = json!("python-template");
+    let view = to_v1alpha1(&stored);
+    assert_eq!(view["spec"], claim_v1alpha1("default", "")["spec"]);
+    assert_eq!(pool_of(&to_v1beta1(&view)), "python-template");
+}
+
+#[test]
 fn a_change_made_in_v1alpha1_beats_what_rides() {
     let mut view = to_v1alpha1(&claim_v1beta1("default", ""));
     assert!(view["metadata"]["annotations"][RIDERS].is_string());
