@@ -1,0 +1,87 @@
+//! Finds and ends the processes of an instance. They are known by their command line, which names the instance's
+//! directory: unlike a recorded process id it cannot come to mean somebody else.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
+
+/// The hidden subcommands, outermost first.
+pub(crate) const HOLD: &str = "__hold";
+pub(crate) const INIT: &str = "__init";
+pub(crate) const SUPERVISE: &str = "__supervise";
+
+/// Processes with `role` and `dir` as neighbours on their command line. `unshare` and `setpriv`, which carry the
+/// command line of what they start, count too.
+pub(crate) fn find(role: &str, dir: &Path) -> Vec<u32> {
+    let Ok(entries) = fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_string_lossy().parse().ok())
+        .filter(|pid| has_role(*pid, role, dir) && !is_zombie(*pid))
+        .collect()
+}
+
+fn has_role(pid: u32, role: &str, dir: &Path) -> bool {
+    let Ok(line) = fs::read(format!("/proc/{pid}/cmdline")) else {
+        return false;
+    };
+    let arguments: Vec<&[u8]> = line.split(|b| *b == 0).collect();
+    arguments
+        .windows(2)
+        .any(|w| w[0] == role.as_bytes() && w[1] == dir.as_os_str().as_encoded_bytes())
+}
+
+fn is_zombie(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // the name in parentheses may itself contain spaces and parentheses
+    stat.rsplit_once(')')
+        .is_some_and(|(_, rest)| rest.trim_start().starts_with('Z'))
+}
+
+/// The process that is pid 1 inside the namespaces.
+pub(crate) fn init_of(dir: &Path) -> Option<u32> {
+    find(INIT, dir).into_iter().find(|pid| {
+        let name = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        // the innermost id comes last
+        name.lines()
+            .find(|l| l.starts_with("NSpid:"))
+            .is_some_and(|l| l.split_whitespace().count() > 2 && l.ends_with("\t1"))
+    })
+}
+
+/// Kills everything of the instance and waits until it is gone. Pid 1 of the namespace takes all others with it,
+/// containers included.
+pub(crate) fn end_all(dir: &Path) -> Result<()> {
+    let give_up = Instant::now() + Duration::from_secs(30);
+    loop {
+        let mut left: Vec<u32> = [HOLD, INIT, SUPERVISE]
+            .iter()
+            .flat_map(|role| find(role, dir))
+            .collect();
+        left.sort_unstable();
+        left.dedup();
+        left.retain(|pid| *pid != std::process::id());
+        if left.is_empty() {
+            return Ok(());
+        }
+        if Instant::now() > give_up {
+            bail!("processes {left:?} of {} do not end", dir.display());
+        }
+        for pid in left {
+            kill(pid);
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Kills one process; one that is gone already is fine.
+pub(crate) fn kill(pid: u32) {
+    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+        let _ = kill_process(pid, Signal::KILL);
+    }
+}

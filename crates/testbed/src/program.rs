@@ -1,0 +1,65 @@
+//! Finds the `testbed` program from inside a test process.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use anyhow::{Context, Result, anyhow};
+
+use crate::binaries::run;
+
+/// The root of the checkout that this crate was built in.
+pub(crate) fn workspace() -> PathBuf {
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
+    manifest
+        .parent()
+        .and_then(Path::parent)
+        .unwrap_or(manifest)
+        .to_owned()
+}
+
+/// The program, built if it is missing or older than its source. `SANDBAR_TESTBED_BIN` overrides it.
+pub(crate) fn path() -> Result<PathBuf> {
+    static PATH: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    if let Some(path) = std::env::var_os("SANDBAR_TESTBED_BIN") {
+        return Ok(path.into());
+    }
+    PATH.get_or_init(|| build().map_err(|e| format!("{e:#}")))
+        .clone()
+        .map_err(|e| anyhow!(e))
+}
+
+/// Cargo holds no lock while tests run, so it can be asked; when nothing changed it answers at once.
+fn build() -> Result<PathBuf> {
+    let test = std::env::current_exe().context("finding the test's own program")?;
+    // <target>/<profile>/deps/<test>-<hash>, or <target>/<profile>/examples/<name>
+    let profile = test
+        .ancestors()
+        .nth(2)
+        .with_context(|| format!("{} is not in a target directory", test.display()))?;
+    let name = match profile.file_name().and_then(|n| n.to_str()) {
+        Some("debug") | None => "dev",
+        Some(name) => name,
+    };
+    let target = profile
+        .parent()
+        .context("the target directory has no parent")?;
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo
+        .current_dir(workspace())
+        .args([
+            "build",
+            "--quiet",
+            "--package",
+            "testbed",
+            "--bin",
+            "testbed",
+        ])
+        .args(["--profile", name, "--target-dir"])
+        .arg(target);
+    run(
+        &mut cargo,
+        "building the testbed program (or set SANDBAR_TESTBED_BIN)",
+    )?;
+    Ok(profile.join("testbed"))
+}
