@@ -1,0 +1,6 @@
+//! The embedded cluster: a Kubernetes API in one process.
+
+pub mod fault;
+pub mod selector;
+pub mod status;
+pub mod table;

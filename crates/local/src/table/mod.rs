@@ -1,0 +1,3 @@
+//! Tables, as `kubectl get` asks for them.
+
+pub mod json_path;
