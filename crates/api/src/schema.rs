@@ -41,7 +41,6 @@ fn structural(schema: Value) -> Value {
     {
         schema.remove("format");
     }
-    merge_variants(&mut schema);
     for (key, value) in &mut schema {
         match (key.as_str(), value) {
             ("properties", Value::Object(properties)) => {
@@ -56,7 +55,7 @@ fn structural(schema: Value) -> Value {
     Value::Object(schema)
 }
 
-/// Formats the API server knows; it warns about any other.
+/// Formats that mean something to the API server; what else is derived (`uint8`, `float`) it warns about.
 const KNOWN_FORMATS: &[&str] = &["date-time", "int32", "int64", "double", "byte"];
 
 /// Removes the null that `Option` adds: from the type, from the enum, or as the branch
@@ -86,24 +85,6 @@ fn without_null(schema: &mut Map<String, Value>) -> Option<Value> {
         inner[key] = value;
     }
     Some(inner)
-}
-
-/// A unit variant with a comment becomes `oneOf: [{const, description}, …]`; a CRD wants an enum.
-fn merge_variants(schema: &mut Map<String, Value>) {
-    let Some(Value::Array(variants)) = schema.get("oneOf") else {
-        return;
-    };
-    let mut names = Vec::new();
-    for variant in variants {
-        match (variant.get("const"), variant.get("enum")) {
-            (Some(name), _) => names.push(name.clone()),
-            (None, Some(Value::Array(several))) => names.extend(several.iter().cloned()),
-            _ => return,
-        }
-    }
-    schema.remove("oneOf");
-    schema.insert("type".into(), json!("string"));
-    schema.insert("enum".into(), Value::Array(names));
 }
 
 fn schema(value: Value) -> Schema {

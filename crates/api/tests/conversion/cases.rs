@@ -347,12 +347,57 @@ fn what_is_no_kind_of_ours_is_refused() {
         let error = convert(object, Version::V1alpha1).unwrap_err().to_string();
         assert!(error.contains(kind), "{error}");
     }
-    let no_spec = json!({
-        "apiVersion": "agents.x-k8s.io/v1beta1", "kind": "Sandbox",
-        "metadata": {"name": "box", "namespace": "default"},
+    let mut bad = claim_v1beta1("python-pool", "");
+    bad["spec"] = json!("x");
+    let error = convert(bad, Version::V1alpha1).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "SandboxClaim default/my-claim: spec must be an object"
+    );
+}
+
+#[test]
+fn what_server_side_apply_leaves_of_an_object_changes_its_version_only() {
+    let mut rest = claim_v1beta1("python-pool", "");
+    rest.as_object_mut().unwrap().remove("spec");
+    let mut converted = to_v1alpha1(&rest);
+    assert_eq!(
+        converted["apiVersion"],
+        "extensions.agents.x-k8s.io/v1alpha1"
+    );
+    converted["apiVersion"] = rest["apiVersion"].clone();
+    assert_eq!(converted, rest);
+}
+
+#[test]
+fn nothing_rides_that_the_kind_does_not_let_ride() {
+    let claim = claim_v1alpha1("default", "");
+    let clean = to_v1beta1(&claim);
+    for forged in [
+        json!({"/metadata": {"value": "x"}}),
+        json!({"/status/sandbox/name": {"value": "mine"}}),
+        json!({"/spec/volumeClaimTemplates": {"value": "not a list"}}),
+        json!({"/spec/warmPoolRef": {"value": {"name": "mine"}}}),
+    ] {
+        let mut claim = claim.clone();
+        claim["metadata"]["annotations"] = json!({RIDERS: forged.to_string()});
+        assert_eq!(to_v1beta1(&claim), clean, "{forged}");
+    }
+}
+
+#[test]
+fn a_status_does_not_ride_onto_a_copy() {
+    let stored = json!({
+        "apiVersion": "agents.x-k8s.io/v1beta1",
+        "kind": "Sandbox",
+        "metadata": {"name": "box", "namespace": "default", "uid": "1"},
+        "spec": {"operatingMode": "Running", "podTemplate": {"spec": {"containers": []}}},
+        "status": {"nodeName": "node-7"},
     });
-    let error = convert(no_spec, Version::V1alpha1).unwrap_err().to_string();
-    assert_eq!(error, "Sandbox default/box: spec must be an object");
+    let mut copy = to_v1alpha1(&stored);
+    copy["metadata"]["uid"] = json!("2");
+    copy.as_object_mut().unwrap().remove("status");
+    assert_eq!(to_v1beta1(&copy).get("status"), None);
 }
 
 #[test]

@@ -29,11 +29,13 @@ static KINDS: [Kind; 4] = [
         may_ride: &[
             MayRide {
                 field: "/spec/operatingMode",
+                fits: Value::is_string,
                 derived_from: &["/spec/replicas"],
             },
             MayRide {
                 field: "/status/nodeName",
-                derived_from: &[],
+                fits: Value::is_string,
+                derived_from: &["/metadata/uid"],
             },
         ],
     },
@@ -47,10 +49,12 @@ static KINDS: [Kind; 4] = [
         may_ride: &[
             MayRide {
                 field: "/spec/warmPoolRef",
+                fits: Value::is_object,
                 derived_from: &["/spec/sandboxTemplateRef", "/spec/warmpool"],
             },
             MayRide {
                 field: "/spec/volumeClaimTemplates",
+                fits: Value::is_array,
                 derived_from: &[],
             },
         ],
@@ -74,11 +78,13 @@ static KINDS: [Kind; 4] = [
         may_ride: &[
             MayRide {
                 field: "/spec/replicas",
+                fits: Value::is_i64,
                 derived_from: &["/spec/replicas"],
             },
             MayRide {
                 field: "/status/observedGeneration",
-                derived_from: &[],
+                fits: Value::is_i64,
+                derived_from: &["/metadata/uid"],
             },
         ],
     },
@@ -134,7 +140,7 @@ fn sandbox_to_v1alpha1(sandbox: &mut Value, saved: &Value) {
 }
 
 /// A pool without members, which stands for "no pool" in v1beta1: it names the template only.
-pub const SHADOW_POOL_PREFIX: &str = "shadow-pool-";
+const SHADOW_POOL_PREFIX: &str = "shadow-pool-";
 
 /// Values of `warmpool` that name no pool.
 const NO_POOL: &[&str] = &["", "none", "default"];

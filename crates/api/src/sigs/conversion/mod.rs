@@ -15,7 +15,6 @@ use serde_json::{Map, Value, json};
 use thiserror::Error;
 
 use kinds::Kind;
-pub use kinds::SHADOW_POOL_PREFIX;
 pub use riders::RIDERS;
 
 /// The versions of the sigs family.
@@ -61,32 +60,45 @@ pub enum ConversionError {
 }
 
 /// Converts an object of one of the four kinds; one that has the version already is unchanged.
-pub fn convert(object: Value, to: Version) -> Result<Value, ConversionError> {
+pub fn convert(mut object: Value, to: Version) -> Result<Value, ConversionError> {
     let (kind, from) = identify(&object)?;
     if from == to {
         return Ok(object);
     }
-    for field in ["metadata", "spec"] {
-        if !object.get(field).is_some_and(Value::is_object) {
-            return Err(ConversionError::NotAnObject {
-                object: name_of(&object),
-                field,
-            });
-        }
+    let whole = is_whole(&object)?;
+    if whole {
+        object = match to {
+            Version::V1alpha1 => to_v1alpha1(kind, object)?,
+            Version::V1beta1 => to_v1beta1(kind, object)?,
+        };
     }
-    let mut converted = match to {
-        Version::V1alpha1 => to_v1alpha1(kind, object)?,
-        Version::V1beta1 => to_v1beta1(kind, object)?,
+    object["apiVersion"] = json!(format!("{}/{}", kind.group, to.name()));
+    Ok(object)
+}
+
+/// Whether the object has a spec. While a manager moves its server-side apply from one version to the
+/// other, the server converts what is left of an object without that manager's fields; there is
+/// nothing in such a rest that differs between the versions.
+fn is_whole(object: &Value) -> Result<bool, ConversionError> {
+    let not_an_object = |field| {
+        Err(ConversionError::NotAnObject {
+            object: name_of(object),
+            field,
+        })
     };
-    converted["apiVersion"] = json!(format!("{}/{}", kind.group, to.name()));
-    Ok(converted)
+    match (&object["metadata"], &object["spec"]) {
+        (Value::Object(_), Value::Object(_)) => Ok(true),
+        (Value::Object(_), Value::Null) => Ok(false),
+        (Value::Object(_), _) => not_an_object("spec"),
+        _ => not_an_object("metadata"),
+    }
 }
 
 fn to_v1beta1(kind: &Kind, mut object: Value) -> Result<Value, ConversionError> {
     take_annotation(&mut object, kind.state);
     let riders = riders::take(&mut object)?;
     let state = state_of(&object);
-    let restored = riders.valid_in(&object);
+    let restored = riders.valid_in(kind.may_ride, &object);
     (kind.to_v1beta1)(&mut object)?;
     restored.restore(&mut object);
     set_annotation(&mut object, kind.state, state);

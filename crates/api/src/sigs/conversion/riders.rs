@@ -3,7 +3,8 @@
 //! Lossless by construction: the v1alpha1 view is converted back at once, and each field that would
 //! not come back as it was is recorded with its value. A rider also records what the v1alpha1 fields
 //! looked like from which the field would otherwise be derived; if a v1alpha1 client changes one of
-//! them, the client's word counts and the rider gets off.
+//! them, the client's word counts and the rider gets off. So does anything in the annotation that
+//! the kind lets nobody ride.
 
 use std::collections::BTreeMap;
 
@@ -15,9 +16,14 @@ use super::{ConversionError, name_of, set_annotation, take_annotation};
 /// The annotation, on v1alpha1 objects only.
 pub const RIDERS: &str = "sandbar.dev/v1beta1-state";
 
-/// A v1beta1 field (a JSON pointer) that may ride, and the v1alpha1 fields it is derived from.
+/// A v1beta1 field (a JSON pointer) that may ride.
 pub(super) struct MayRide {
     pub(super) field: &'static str,
+    /// Whether a value is of the field's type. The annotation is anybody's to write, and the server
+    /// checks nothing after conversion.
+    pub(super) fits: fn(&Value) -> bool,
+    /// The v1alpha1 fields that must still be as they were for the rider to count. A status belongs
+    /// to one object: the uid keeps it off copies and restored backups.
     pub(super) derived_from: &'static [&'static str],
 }
 
@@ -73,13 +79,11 @@ pub(super) fn lost(
 }
 
 impl Riders {
-    /// Those whose v1alpha1 fields nobody has changed.
-    pub(super) fn valid_in(mut self, v1alpha1: &Value) -> Self {
-        self.0.retain(|_, rider| {
-            rider
-                .unchanged
-                .iter()
-                .all(|(field, value)| at(v1alpha1, field) == *value)
+    /// Those that may ride and whose v1alpha1 fields nobody has changed.
+    pub(super) fn valid_in(mut self, may_ride: &[MayRide], v1alpha1: &Value) -> Self {
+        self.0.retain(|field, rider| {
+            let ride = may_ride.iter().find(|ride| ride.field == field);
+            ride.is_some_and(|ride| rider.counts(ride, v1alpha1))
         });
         self
     }
@@ -97,6 +101,17 @@ impl Riders {
         let text = serde_json::to_string(self)
             .unwrap_or_else(|error| unreachable!("a map of JSON values: {error}"));
         set_annotation(v1alpha1, RIDERS, text);
+    }
+}
+
+impl Rider {
+    fn counts(&self, ride: &MayRide, v1alpha1: &Value) -> bool {
+        let fits = self.value.is_null() || (ride.fits)(&self.value);
+        let was = |field: &str| self.unchanged.get(field).cloned().unwrap_or_default();
+        fits && ride
+            .derived_from
+            .iter()
+            .all(|field| at(v1alpha1, field) == was(field))
     }
 }
 
