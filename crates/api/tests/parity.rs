@@ -332,21 +332,58 @@ fn fields_of_kubernetes_own_types_have_their_children() {
         }
     }
     println!("parity: {compared} children of Kubernetes' own types found");
+    assert_eq!(compared, 258);
 }
 
 #[test]
 fn selectors_are_atomic_maps_with_atomic_lists() {
     let crds = crds();
-    let version = version(&crds["agents.kruise.io/SandboxUpdateOps"], "v1alpha1");
-    let selector = field(version, "spec.selector").unwrap().schema;
-    assert_eq!(selector["x-kubernetes-map-type"], "atomic");
-    let expressions = &selector["properties"]["matchExpressions"];
-    assert_eq!(expressions["x-kubernetes-list-type"], "atomic");
-    assert_eq!(expressions["items"]["required"], json!(["key", "operator"]));
-    assert_eq!(
-        expressions["items"]["properties"]["values"]["x-kubernetes-list-type"],
-        "atomic"
-    );
+    let mut compared = 0;
+    for (kind, versions, path, children) in kubernetes_children() {
+        for name in versions {
+            if !children.contains(&"matchLabels") {
+                continue;
+            }
+            let selector = field(version(&crds[kind], name), path).unwrap().schema;
+            assert_eq!(selector["x-kubernetes-map-type"], "atomic", "{kind} {path}");
+            let expressions = &selector["properties"]["matchExpressions"];
+            assert_eq!(
+                expressions["x-kubernetes-list-type"], "atomic",
+                "{kind} {path}"
+            );
+            let item = &expressions["items"];
+            assert_eq!(
+                item["required"],
+                json!(["key", "operator"]),
+                "{kind} {path}"
+            );
+            assert_eq!(
+                item["properties"]["values"]["x-kubernetes-list-type"],
+                "atomic"
+            );
+            compared += 1;
+        }
+    }
+    assert_eq!(compared, 9);
+}
+
+#[test]
+fn resources_of_a_kruise_claim_are_quantities() {
+    let crds = crds();
+    let version = version(&crds["agents.kruise.io/SandboxClaim"], "v1alpha1");
+    for name in ["limits", "requests"] {
+        let path = format!("spec.inplaceUpdate.resources.{name}{{}}");
+        let quantity = field(version, &path).unwrap().schema;
+        assert_eq!(quantity["x-kubernetes-int-or-string"], true);
+        assert_eq!(
+            quantity["anyOf"],
+            json!([{"type": "integer"}, {"type": "string"}])
+        );
+        assert!(
+            quantity["pattern"].as_str().unwrap().contains("[KMGTPE]i"),
+            "{quantity}"
+        );
+    }
 }
 
 /// (path below a pod spec, keys) of its list-maps; `atomic` for lists replaced whole.

@@ -1,3 +1,5 @@
+//! The one binary.
+
 use std::process::ExitCode;
 
 use clap::Parser;

@@ -41,6 +41,8 @@ enum Verb {
     },
     /// Build and download everything into the cache, and start nothing
     Fetch,
+    /// Wait until the clusters of this checkout's tests have ended, and fail if one does not
+    Idle,
     /// Import an OCI image layout or `docker save` archive (a tar file) into a running cluster's node
     Import {
         file: PathBuf,
@@ -160,6 +162,7 @@ fn run(verb: Verb) -> Result<ExitCode> {
         }
         Verb::Status { name } => show_status(name.as_deref())?,
         Verb::Fetch => fetch()?,
+        Verb::Idle => lifecycle::await_idle(&paths::name_for(&paths::checkout()?))?,
         Verb::Import { file, named } => {
             let (instance, _) = running(&named)?;
             node::import_image(&instance, &file)?;

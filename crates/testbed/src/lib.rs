@@ -236,6 +236,7 @@ fn start_shared() -> Result<(Instance, FileLock)> {
 }
 
 fn start_own(options: &OwnOptions) -> Result<(Instance, FileLock)> {
+    let checkout = paths::name_for(&program::workspace());
     static COUNTER: AtomicU32 = AtomicU32::new(0);
     let now = SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)
@@ -246,7 +247,7 @@ fn start_own(options: &OwnOptions) -> Result<(Instance, FileLock)> {
         &COUNTER.fetch_add(1, Ordering::Relaxed).to_le_bytes(),
     ]);
     start(
-        Instance::new(&format!("{}{hash}", paths::OWN))?,
+        Instance::new(&format!("{checkout}{}{hash}", paths::OWN))?,
         options,
         Duration::ZERO,
         true,

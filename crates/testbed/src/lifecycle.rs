@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
@@ -85,6 +85,28 @@ pub(crate) fn down(instance: &Instance) -> Result<bool> {
     let _ = fs::remove_file(instance.lock_file());
     drop(lock);
     Ok(was_up)
+}
+
+/// Waits until no cluster is left that a test of this checkout has leased.
+pub(crate) fn await_idle(checkout: &str) -> Result<()> {
+    let give_up = Instant::now() + Duration::from_secs(60);
+    loop {
+        let mut leased = Instance::all()?;
+        leased.retain(|instance| {
+            instance.name.starts_with(checkout) && instance.lease_file().exists()
+        });
+        if leased.is_empty() {
+            return Ok(());
+        }
+        if Instant::now() > give_up {
+            let names: Vec<_> = leased.into_iter().map(|instance| instance.name).collect();
+            bail!(
+                "clusters of tests are still up: {} (stop one with `down --name`)",
+                names.join(", ")
+            );
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    }
 }
 
 /// Whether somebody holds the instance and it has not failed.
@@ -193,10 +215,9 @@ fn await_ready(instance: &Instance, progress: &mut Progress) -> Result<()> {
         if processes::find(HOLD, &instance.dir()).is_empty()
             && Status::load(&instance.dir()).is_ok_and(|s| s.phase == Phase::Starting)
         {
-            let log = fs::read_to_string(instance.logs().join("testbed.log")).unwrap_or_default();
             bail!(
                 "its holder ended while starting; last lines:\n{}",
-                last_lines(&log, 15)
+                holder_log(instance)
             );
         }
         std::thread::sleep(Duration::from_millis(50));

@@ -21,11 +21,11 @@ impl FileLock {
         Self::take(path, FlockOperation::LockShared)
     }
 
-    /// `None` if somebody else holds the lock.
+    /// `None` if somebody else holds the lock, or held it and has just removed its file.
     pub(crate) fn try_exclusive(path: &Path) -> Result<Option<Self>> {
         let file = open(path)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Some(Self(file))),
+            Ok(()) => Ok(Some(Self(file)).filter(|lock| lock.is_still_at(path))),
             Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
             Err(e) => Err(e).with_context(|| format!("locking {}", path.display())),
         }

@@ -10,8 +10,8 @@ use sha2::{Digest, Sha256};
 /// Longest instance name; it ends up in messages and file names only.
 const MAX_NAME: usize = 60;
 
-/// How the names of clusters begin that one test has for itself.
-pub(crate) const OWN: &str = "own-";
+/// Between the checkout's name and a random end in the names of clusters that one test has for itself.
+pub(crate) const OWN: &str = "-own-";
 
 /// The cache directory, created and without symbolic links: the mount namespace hides `/tmp` and `/var`, and a
 /// path through a link there would then lead nowhere.
@@ -119,7 +119,7 @@ impl Instance {
     /// Where the logs of a failed start are kept.
     pub(crate) fn last_failure(&self) -> PathBuf {
         // each of these has a new name, and only the last failure is kept
-        let name = if self.name.starts_with(OWN) {
+        let name = if self.name.contains(OWN) {
             "own"
         } else {
             &self.name

@@ -50,6 +50,7 @@ fn build() -> Result<PathBuf> {
         .args([
             "build",
             "--quiet",
+            "--locked",
             "--package",
             "testbed",
             "--bin",

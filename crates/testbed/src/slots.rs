@@ -29,17 +29,20 @@ pub(crate) struct Slot {
 impl Slot {
     /// The first free slot whose ranges are not in use on this machine.
     pub(crate) fn allocate() -> Result<Self> {
+        let mut spoilt = String::new();
         for index in 0..SLOTS {
             let Some(slot) = Self::take(index)? else {
                 continue;
             };
-            // remains that cannot be removed spoil this slot only
-            if slot.clean().is_ok() && !clashes(Net(index), &routes()?) {
-                return Ok(slot);
+            match slot.clean() {
+                Ok(()) if !clashes(Net(index), &routes()?) => return Ok(slot),
+                Ok(()) => {}
+                // remains that cannot be removed spoil this slot only
+                Err(error) => spoilt = format!("; slot {index} cannot be cleaned: {error:#}"),
             }
         }
         bail!(
-            "no free slot: {SLOTS} testbeds are running, or the machine has routes into 10.89.0.0/16 to 10.91.0.0/16 (see `testbed status` and `ip route`)"
+            "no free slot: {SLOTS} testbeds are running, or the machine has routes into 10.89.0.0/16 to 10.91.0.0/16 (see `testbed status` and `ip route`){spoilt}"
         )
     }
 
@@ -194,7 +197,7 @@ fn range(text: &str) -> Option<Range> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Slot, clashes, range};
+    use super::{SLOTS, Slot, clashes, range};
     use crate::plan::Net;
 
     #[test]
@@ -210,10 +213,13 @@ mod tests {
 
     #[test]
     fn a_slot_has_one_holder_at_a_time() {
-        // beyond the slots that real instances use
-        let held = Slot::take(200).unwrap().unwrap();
-        assert!(Slot::take(200).unwrap().is_none());
+        // beyond the slots that real instances use; another run of this test may hold one of them
+        let held = (SLOTS..u8::MAX)
+            .find_map(|index| Slot::take(index).unwrap())
+            .unwrap();
+        assert!(Slot::take(held.index).unwrap().is_none());
+        let index = held.index;
         drop(held);
-        assert!(Slot::take(200).unwrap().is_some());
+        assert!(Slot::take(index).unwrap().is_some());
     }
 }

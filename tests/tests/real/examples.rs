@@ -16,7 +16,7 @@ fn manifests(directory: &str) -> Vec<PathBuf> {
     files
 }
 
-fn all_apply(cluster: &Cluster, directory: &str, expected: usize) {
+pub(crate) fn all_apply(cluster: &Cluster, directory: &str, expected: usize) {
     let files = manifests(directory);
     assert_eq!(files.len(), expected, "{directory}");
     for file in files {
@@ -35,7 +35,7 @@ fn all_apply(cluster: &Cluster, directory: &str, expected: usize) {
 
 #[test]
 fn of_the_kruise_family() {
-    all_apply(&KRUISE, "kruise", 9);
+    all_apply(&KRUISE, "kruise", 12);
 }
 
 #[test]

@@ -2,10 +2,13 @@
 
 use serde_json::json;
 
-use crate::cluster::{Cluster, cluster_of, minimal};
+use crate::{
+    cluster::{Cluster, cluster_of, minimal},
+    examples::all_apply,
+};
 
 #[test]
-fn deploy_crds_applies_with_plain_kubectl_and_is_established() {
+fn deploy_crds_applies_with_plain_kubectl_and_then_the_examples_do() {
     let cluster = Cluster::empty();
     let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/crds");
     for run in ["created", "unchanged"] {
@@ -15,11 +18,8 @@ fn deploy_crds_applies_with_plain_kubectl_and_is_established() {
         assert_eq!(said.stdout.matches(run).count(), 10, "{}", said.stdout);
     }
     cluster.wait_for_crds();
-    let said = cluster.kubectl(
-        &["api-resources", "--api-group=agents.x-k8s.io", "-o", "name"],
-        None,
-    );
-    assert_eq!(said.stdout, "sandboxes.agents.x-k8s.io\n");
+    all_apply(&cluster, "kruise", 12);
+    all_apply(&cluster, "sigs/v1beta1", 7);
 }
 
 #[test]

@@ -1,3 +1,5 @@
+//! A saved state of a sandbox; an object contract without an executor so far.
+
 use k8s_openapi::{api::core::v1::PodTemplateSpec, apimachinery::pkg::apis::meta::v1::Time};
 use kube::CustomResource;
 use schemars::JsonSchema;

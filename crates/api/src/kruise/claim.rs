@@ -1,3 +1,5 @@
+//! A request for sandboxes out of a pool.
+
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::{

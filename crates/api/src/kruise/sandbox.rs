@@ -1,3 +1,5 @@
+//! One sandbox: what runs, when it pauses and ends, how it is upgraded.
+
 use std::collections::BTreeMap;
 
 use k8s_openapi::{

@@ -1,3 +1,5 @@
+//! A pool of idle sandboxes.
+
 use k8s_openapi::{
     api::core::v1::{PersistentVolumeClaim, PodTemplateSpec},
     apimachinery::pkg::{apis::meta::v1::Condition, util::intstr::IntOrString},

@@ -1,3 +1,5 @@
+//! A template, kept as a revision.
+
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, PodTemplateSpec};
 use kube::CustomResource;
 use schemars::JsonSchema;

@@ -1,3 +1,5 @@
+//! An upgrade of claimed sandboxes.
+
 use k8s_openapi::{
     api::core::v1::PodTemplateSpec,
     apimachinery::pkg::{

@@ -101,8 +101,19 @@ impl Set {
     }
 
     fn directory(&self) -> String {
-        let parts = [self.go_mod, self.go_sum, self.ldflags].map(str::as_bytes);
-        format!("{}-{}-{}", self.name, self.version, short_hash(parts))
+        let programs = self
+            .programs
+            .iter()
+            .flat_map(|(program, package)| [*program, *package]);
+        let parts = [self.go_mod, self.go_sum, self.ldflags]
+            .into_iter()
+            .chain(programs);
+        format!(
+            "{}-{}-{}",
+            self.name,
+            self.version,
+            short_hash(parts.map(str::as_bytes))
+        )
     }
 
     fn find(

@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use testbed::{OwnOptions, Testbed};
 
@@ -255,25 +255,35 @@ async fn keep_a_cluster_until_killed() {
     }
 }
 
+struct KilledOnDrop(Child);
+
+impl Drop for KilledOnDrop {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 #[test]
 fn a_cluster_ends_when_the_process_that_owns_it_is_killed() {
-    let mut owner = Command::new(std::env::current_exe().unwrap())
-        .args([
-            "--exact",
-            "lifetime::keep_a_cluster_until_killed",
-            "--nocapture",
-        ])
-        .env(KEEP, "1")
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let lines = BufReader::new(owner.stdout.take().unwrap()).lines();
+    let mut owner = KilledOnDrop(
+        Command::new(std::env::current_exe().unwrap())
+            .args([
+                "--exact",
+                "lifetime::keep_a_cluster_until_killed",
+                "--nocapture",
+            ])
+            .env(KEEP, "1")
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap(),
+    );
+    let lines = BufReader::new(owner.0.stdout.take().unwrap()).lines();
     let directory = lines
         .map(Result::unwrap)
         .find_map(|l| l.strip_prefix("holding ").map(PathBuf::from))
         .unwrap();
     assert!(directory.exists());
-    owner.kill().unwrap();
-    owner.wait().unwrap();
+    drop(owner);
     eventually_sync("the cluster's directory is gone", || !directory.exists());
 }
