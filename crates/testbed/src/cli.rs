@@ -325,12 +325,7 @@ fn describe(instance: &Instance) -> String {
     }
     add("kubeconfig", instance.kubeconfig().display().to_string());
     add("logs", instance.logs().display().to_string());
-    let programs: Vec<&str> = status
-        .programs
-        .iter()
-        .map(|(name, _)| name.as_str())
-        .collect();
-    add("programs", programs.join(", "));
+    add("programs", status.programs.join(", "));
     if status.spec.fake_nodes > 0 {
         add("fake nodes", status.spec.fake_nodes.to_string());
     }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use crate::lock::FileLock;
-use crate::plan::{Plan, Spec, Status};
+use crate::plan::{Plan, Spec, Status, read_json, write_json};
 use crate::processes::{self, INIT, SUPERVISE};
 use crate::slots::Slot;
 use crate::{binaries, cgroups};
@@ -36,15 +36,11 @@ pub(crate) struct Order {
 
 impl Order {
     pub(crate) fn save(&self, dir: &Path) -> Result<()> {
-        let path = dir.join("order.json");
-        fs::write(&path, serde_json::to_vec(self)?)
-            .with_context(|| format!("writing {}", path.display()))
+        write_json(&dir.join("order.json"), self)
     }
 
     pub(crate) fn load(dir: &Path) -> Result<Self> {
-        let path = dir.join("order.json");
-        let text = fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
-        serde_json::from_slice(&text).with_context(|| format!("understanding {}", path.display()))
+        read_json(&dir.join("order.json"))
     }
 }
 

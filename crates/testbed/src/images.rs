@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tar::{Builder, EntryType, Header};
 
-use crate::binaries::run;
+use crate::command::run;
 use crate::paths::hex;
 
 /// Changes whenever this module writes something else from the same busybox.

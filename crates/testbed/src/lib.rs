@@ -17,6 +17,7 @@ mod cgroups;
 #[doc(hidden)]
 pub mod cli;
 mod cluster;
+mod command;
 mod files;
 mod hold;
 mod images;

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use crate::binaries::{self, last_lines};
+use crate::binaries;
+use crate::command::last_lines;
 use crate::hold::{Lease, Order};
 use crate::lock::FileLock;
 use crate::paths::Instance;

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-use crate::binaries::run;
+use crate::command::run;
 use crate::mounts::INSIDE;
 use crate::paths::Instance;
 use crate::plan::Status;

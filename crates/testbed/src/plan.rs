@@ -100,7 +100,7 @@ impl Plan {
     }
 
     pub(crate) fn save(&self, dir: &Path) -> Result<()> {
-        write_atomically(&dir.join("plan.json"), &serde_json::to_vec_pretty(self)?)
+        write_json(&dir.join("plan.json"), self)
     }
 }
 
@@ -122,8 +122,8 @@ pub(crate) struct Status {
     pub(crate) slot: Option<u8>,
     /// Seconds since 1970.
     pub(crate) started: u64,
-    /// Names of the programs that were started, with their process ids inside the namespace.
-    pub(crate) programs: Vec<(String, u32)>,
+    /// Names of the programs that were started.
+    pub(crate) programs: Vec<String>,
     /// The kubectl of the right version.
     pub(crate) kubectl: PathBuf,
 }
@@ -151,7 +151,7 @@ impl Status {
     }
 
     pub(crate) fn save(&self, dir: &Path) -> Result<()> {
-        write_atomically(&dir.join("status.json"), &serde_json::to_vec_pretty(self)?)
+        write_json(&dir.join("status.json"), self)
     }
 
     /// Records a failure unless one is recorded already: the first is the cause, the others are consequences.
@@ -166,7 +166,11 @@ impl Status {
     }
 }
 
-fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T> {
+pub(crate) fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T> {
     let text = fs::read(path).with_context(|| format!("reading {}", path.display()))?;
     serde_json::from_slice(&text).with_context(|| format!("understanding {}", path.display()))
+}
+
+pub(crate) fn write_json<T: Serialize>(path: &Path, value: &T) -> Result<()> {
+    write_atomically(path, &serde_json::to_vec_pretty(value)?)
 }

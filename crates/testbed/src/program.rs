@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use anyhow::{Context, Result, anyhow};
 
-use crate::binaries::run;
+use crate::command::run;
 
 /// The root of the checkout that this crate was built in.
 pub(crate) fn workspace() -> PathBuf {

@@ -7,7 +7,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::binaries::{NodeTools, run};
+use crate::binaries::NodeTools;
+use crate::command::run;
 use crate::mounts::INSIDE;
 use crate::plan::Plan;
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use crate::binaries::run;
+use crate::command::run;
 use crate::plan::Net;
 use crate::{cgroups, paths};
 

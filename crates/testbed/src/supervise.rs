@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use crate::binaries::last_lines;
 use crate::cluster::Cluster;
+use crate::command::last_lines;
 use crate::mounts::{self, INSIDE};
 use crate::plan::{Phase, Plan, Status};
 use crate::{files, pki, programs, slots};
@@ -188,7 +188,7 @@ impl Supervisor {
         let child = to_log(&mut command, name)?
             .spawn()
             .with_context(|| format!("starting {name} ({})", command.get_program().display()))?;
-        self.status.programs.push((name.to_owned(), child.id()));
+        self.status.programs.push(name.to_owned());
         self.running.push((name, child));
         Ok(())
     }

@@ -8,7 +8,8 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
-use super::{make_once, on_path, run};
+use super::{make_once, on_path};
+use crate::command::run;
 use crate::paths::short_hash;
 use crate::progress::Progress;
 

@@ -7,7 +7,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use super::{make_once, on_path, run};
+use super::{make_once, on_path};
+use crate::command::run;
 use crate::paths::short_hash;
 use crate::progress::Progress;
 
