@@ -3,4 +3,5 @@
 pub mod fault;
 pub mod selector;
 pub mod status;
+pub mod store;
 pub mod table;
