@@ -9,19 +9,60 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value};
 
-/// Types the table starts from; everything they refer to follows.
+/// Types the table starts from; everything they refer to follows. First the parts of ours, then the
+/// kinds that the embedded API server serves.
 const ROOTS: &[&str] = &[
     "io.k8s.api.core.v1.PersistentVolumeClaimSpec",
     "io.k8s.api.core.v1.PodSpec",
     "io.k8s.api.networking.v1.NetworkPolicyEgressRule",
     "io.k8s.api.networking.v1.NetworkPolicyIngressRule",
     "io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector",
+    "io.k8s.api.apps.v1.ControllerRevision",
+    "io.k8s.api.apps.v1.Deployment",
+    "io.k8s.api.coordination.v1.Lease",
+    "io.k8s.api.core.v1.ConfigMap",
+    "io.k8s.api.core.v1.Event",
+    "io.k8s.api.core.v1.Namespace",
+    "io.k8s.api.core.v1.Node",
+    "io.k8s.api.core.v1.PersistentVolume",
+    "io.k8s.api.core.v1.PersistentVolumeClaim",
+    "io.k8s.api.core.v1.Pod",
+    "io.k8s.api.core.v1.Secret",
+    "io.k8s.api.core.v1.Service",
+    "io.k8s.api.core.v1.ServiceAccount",
+    "io.k8s.api.events.v1.Event",
+    "io.k8s.api.networking.v1.NetworkPolicy",
+    "io.k8s.api.storage.v1.StorageClass",
+    "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition",
+    WHOLE_OBJECT_META,
 ];
 
 /// Documents (as the API server names their paths) in which the roots are found.
-pub const DOCUMENTS: &[&str] = &["api/v1", "apis/networking.k8s.io/v1"];
+pub const DOCUMENTS: &[&str] = &[
+    "api/v1",
+    "apis/apiextensions.k8s.io/v1",
+    "apis/apps/v1",
+    "apis/coordination.k8s.io/v1",
+    "apis/events.k8s.io/v1",
+    "apis/networking.k8s.io/v1",
+    "apis/storage.k8s.io/v1",
+];
 
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
+
+/// ObjectMeta as it stands in a kind, beside the short one that stands in the CRDs' pod templates.
+const WHOLE_OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta#whole";
+
+/// Marks a field that the server writes even when it is empty, because its type is a plain struct.
+/// The documents say so by the default `{}`.
+const ALWAYS_THERE: &str = "x-always-there";
+
+/// What stands beside a reference and changes how the field is merged.
+const BESIDE_REFERENCES: &[&str] = &[
+    "x-kubernetes-map-type",
+    "x-kubernetes-patch-strategy",
+    "x-kubernetes-patch-merge-key",
+];
 
 /// Defaults that the API server's own types take from a constant by reference. CRD generators do
 /// not follow those references, so stored sandboxes never carried these values and must not start to.
@@ -54,9 +95,10 @@ fn collect(name: &str, documents: &[Value], types: &mut BTreeMap<String, Value>)
     if types.contains_key(name) {
         return Ok(());
     }
+    let documented = name.split('#').next().unwrap_or(name);
     let schema = documents
         .iter()
-        .find_map(|document| document.pointer("/components/schemas")?.get(name))
+        .find_map(|document| document.pointer("/components/schemas")?.get(documented))
         .with_context(|| format!("no OpenAPI document defines {name}"))?;
     let mut references = Vec::new();
     let distilled = match name {
@@ -95,7 +137,13 @@ fn distil(owner: &str, schema: &Value, references: &mut Vec<String>) -> Result<V
         .with_context(|| format!("{owner}: schema is no object"))?;
     if let Some(reference) = reference(object) {
         references.push(reference.clone());
-        return Ok(serde_json::json!({ "$ref": reference }));
+        let mut out = Map::from_iter([("$ref".to_owned(), Value::from(reference))]);
+        for key in BESIDE_REFERENCES {
+            if let Some(value) = object.get(*key) {
+                out.insert((*key).to_owned(), value.clone());
+            }
+        }
+        return Ok(Value::Object(out));
     }
     let mut out = Map::new();
     for (key, value) in object {
@@ -133,6 +181,9 @@ fn properties(
         if let Some(default) = real_default(owner, name, property, is_required) {
             schema["default"] = default.clone();
         }
+        if schema.get("$ref").is_some() && is_zero_struct(property) {
+            schema[ALWAYS_THERE] = true.into();
+        }
         out.insert(name.clone(), schema);
     }
     Ok(Value::Object(out))
@@ -147,9 +198,12 @@ fn real_default<'a>(
     is_required: bool,
 ) -> Option<&'a Value> {
     let default = property.get("default")?;
-    let zero_struct = default.as_object().is_some_and(Map::is_empty);
     let by_reference = DEFAULTS_BY_REFERENCE.contains(&(owner, name));
-    (!is_required && !zero_struct && !by_reference).then_some(default)
+    (!is_required && !is_zero_struct(property) && !by_reference).then_some(default)
+}
+
+fn is_zero_struct(property: &Value) -> bool {
+    property["default"].as_object().is_some_and(Map::is_empty)
 }
 
 /// `{"$ref": …}` or the `{"allOf": [{"$ref": …}]}` that carries a default beside it.

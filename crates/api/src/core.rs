@@ -104,7 +104,28 @@ static TABLE: LazyLock<BTreeMap<String, Map<String, Value>>> = LazyLock::new(|| 
         .expect("core_schema.json is a committed table of schemas")
 });
 
-const QUANTITY: &str = "io.k8s.apimachinery.pkg.api.resource.Quantity";
+/// All types of the table, by the names that the OpenAPI documents give them.
+pub(crate) fn table() -> &'static BTreeMap<String, Map<String, Value>> {
+    &TABLE
+}
+
+/// The name in the table of one of Kubernetes' own kinds.
+pub(crate) fn type_name(api_version: &str, kind: &str) -> String {
+    let (group, version) = api_version.split_once('/').unwrap_or(("core", api_version));
+    // `coordination.k8s.io` is the package `coordination`
+    let package = group.split('.').next().unwrap_or(group);
+    match package {
+        "apiextensions" => {
+            format!("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.{version}.{kind}")
+        }
+        _ => format!("io.k8s.api.{package}.{version}.{kind}"),
+    }
+}
+
+pub(crate) const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
+/// ObjectMeta as it stands in a kind; the other one is cut down to what a pod template in a CRD needs.
+pub(crate) const WHOLE_OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta#whole";
+pub(crate) const QUANTITY: &str = "io.k8s.apimachinery.pkg.api.resource.Quantity";
 const INT_OR_STRING: &str = "io.k8s.apimachinery.pkg.util.intstr.IntOrString";
 
 /// The structural schema of a type of the table, references inlined.

@@ -4,5 +4,7 @@
 pub mod core;
 pub mod crds;
 pub mod kruise;
+pub mod patch;
 pub mod schema;
 pub mod sigs;
+pub mod structural;

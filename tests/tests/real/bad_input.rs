@@ -39,14 +39,7 @@ fn cases() -> impl Iterator<Item = Case> {
 }
 
 fn change(object: &mut Value, pointer: &str, value: &Value) {
-    let (parent, name) = pointer.rsplit_once('/').unwrap();
-    let parent = object.pointer_mut(parent).unwrap();
-    match (parent, value) {
-        (Value::Object(fields), Value::Null) => _ = fields.remove(name),
-        (Value::Object(fields), value) => _ = fields.insert(name.to_owned(), value.clone()),
-        (Value::Array(items), value) => items[name.parse::<usize>().unwrap()] = value.clone(),
-        (other, _) => panic!("{pointer} leads into {other}"),
-    }
+    suite::objects::change(object, pointer, value).unwrap();
 }
 
 fn all_refused(api_groups: &[&str]) {

@@ -135,31 +135,5 @@ impl From<Output> for Said {
 
 /// The smallest valid object of a kind, in a namespace.
 pub(crate) fn minimal(api_version: &str, kind: &str, namespace: &str) -> Value {
-    use serde_json::json;
-    let pod = json!({"spec": {"containers": [{"name": "runtime", "image": "busybox:1.36"}]}});
-    let spec = match (api_version, kind) {
-        ("agents.kruise.io/v1alpha1", "Sandbox" | "SandboxTemplate") => json!({"template": pod}),
-        ("agents.kruise.io/v1alpha1", "SandboxSet") => json!({"replicas": 1, "template": pod}),
-        ("agents.kruise.io/v1alpha1", "SandboxClaim") => json!({"templateName": "pool"}),
-        ("agents.kruise.io/v1alpha1", "SandboxUpdateOps") => {
-            json!({"selector": {"matchLabels": {"app": "x"}}})
-        }
-        ("agents.kruise.io/v1alpha1", "Checkpoint") => json!({}),
-        (_, "Sandbox" | "SandboxTemplate") => json!({"podTemplate": pod}),
-        ("extensions.agents.x-k8s.io/v1alpha1", "SandboxClaim") => {
-            json!({"sandboxTemplateRef": {"name": "python-template"}})
-        }
-        (_, "SandboxClaim") => json!({"warmPoolRef": {"name": "python-pool"}}),
-        ("extensions.agents.x-k8s.io/v1alpha1", "SandboxWarmPool") => {
-            json!({"replicas": 1, "sandboxTemplateRef": {"name": "python-template"}})
-        }
-        (_, "SandboxWarmPool") => json!({"sandboxTemplateRef": {"name": "python-template"}}),
-        other => panic!("no minimal object for {other:?}"),
-    };
-    json!({
-        "apiVersion": api_version,
-        "kind": kind,
-        "metadata": {"name": "one", "namespace": namespace},
-        "spec": spec,
-    })
+    suite::objects::minimal(api_version, kind, namespace).unwrap()
 }

@@ -1,0 +1,354 @@
+//! A schema as a tree that is quick to walk: bounds parsed, patterns and rules compiled, and at every node a note
+//! of what can still come below it.
+
+use std::collections::{BTreeMap, HashMap};
+
+use regex::Regex;
+use serde_json::{Map, Value};
+
+use super::{
+    formats::{self, Format},
+    pattern,
+    rules::Rule,
+};
+
+/// The types of JSON that a schema can name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Type {
+    Array,
+    Boolean,
+    Integer,
+    Number,
+    Object,
+    String,
+}
+
+impl Type {
+    pub(super) const NAMES: [&'static str; 6] =
+        ["array", "boolean", "integer", "number", "object", "string"];
+
+    pub(super) fn parse(name: &str) -> Option<Self> {
+        Some(match name {
+            "array" => Self::Array,
+            "boolean" => Self::Boolean,
+            "integer" => Self::Integer,
+            "number" => Self::Number,
+            "object" => Self::Object,
+            "string" => Self::String,
+            _ => return None,
+        })
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Array => "array",
+            Self::Boolean => "boolean",
+            Self::Integer => "integer",
+            Self::Number => "number",
+            Self::Object => "object",
+            Self::String => "string",
+        }
+    }
+}
+
+/// How the items of a list are told apart.
+#[derive(Debug, Default)]
+pub(super) enum ListType {
+    #[default]
+    Atomic,
+    Set,
+    Map(Vec<String>),
+}
+
+/// What `additionalProperties` says.
+#[derive(Debug, Default)]
+pub(super) enum Additional {
+    #[default]
+    Unsaid,
+    Any(bool),
+    Each(Box<Node>),
+}
+
+/// Limits of one value; most nodes have none.
+#[derive(Debug, Default)]
+pub(super) struct Limits {
+    pub(super) minimum: Option<f64>,
+    pub(super) maximum: Option<f64>,
+    pub(super) exclusive_minimum: bool,
+    pub(super) exclusive_maximum: bool,
+    pub(super) multiple_of: Option<f64>,
+    pub(super) min_length: Option<i64>,
+    pub(super) max_length: Option<i64>,
+    pub(super) min_items: Option<i64>,
+    pub(super) max_items: Option<i64>,
+    pub(super) min_properties: Option<i64>,
+    pub(super) max_properties: Option<i64>,
+    pub(super) unique_items: bool,
+    /// The pattern as written, and compiled.
+    pub(super) pattern: Option<(String, Regex)>,
+    pub(super) choices: Vec<Value>,
+}
+
+/// Schemas that the same value must meet as well.
+#[derive(Debug, Default)]
+pub(super) struct Junctors {
+    pub(super) any_of: Vec<Node>,
+    pub(super) one_of: Vec<Node>,
+    pub(super) all_of: Vec<Node>,
+    pub(super) not: Option<Node>,
+}
+
+/// What stands at a node or somewhere below it, so that a walk can stop early.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Below {
+    pub(super) rules: bool,
+    pub(super) keyed_lists: bool,
+    pub(super) resources: bool,
+    pub(super) defaults: bool,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Node {
+    /// The type as written.
+    pub(super) declared: Option<Type>,
+    /// The types that a value may have; none: any.
+    pub(super) types: Vec<Type>,
+    pub(super) format: Option<(String, Format)>,
+    pub(super) nullable: bool,
+    pub(super) default: Option<Value>,
+    pub(super) int_or_string: bool,
+    pub(super) preserve_unknown: bool,
+    pub(super) embedded: bool,
+    pub(super) list: ListType,
+    pub(super) items: Option<Box<Node>>,
+    pub(super) properties: BTreeMap<String, Node>,
+    pub(super) additional: Additional,
+    pub(super) required: Vec<String>,
+    pub(super) limits: Option<Box<Limits>>,
+    pub(super) junctors: Option<Box<Junctors>>,
+    pub(super) rules: Vec<Rule>,
+    /// Properties that have a default.
+    pub(super) defaulted: Vec<String>,
+    pub(super) below: Below,
+}
+
+/// Patterns that were compiled already: the quantity of a pod spec is there a hundred times.
+#[derive(Default)]
+pub(super) struct Patterns(HashMap<String, Regex>);
+
+impl Node {
+    pub(super) fn compile(schema: &Value) -> Self {
+        Self::of(schema, &mut Patterns::default())
+    }
+
+    fn of(schema: &Value, patterns: &mut Patterns) -> Self {
+        let Value::Object(schema) = schema else {
+            return Self::default();
+        };
+        let declared = text(schema, "type").and_then(Type::parse);
+        let int_or_string = flag(schema, "x-kubernetes-int-or-string");
+        let types = match (int_or_string, declared) {
+            (true, _) => vec![Type::Integer, Type::String],
+            (false, declared) => declared.into_iter().collect(),
+        };
+        let format = text(schema, "format")
+            .and_then(|name| Some((name.to_owned(), formats::known(name, &types)?)));
+        let mut node = Self {
+            declared,
+            types,
+            format,
+            nullable: flag(schema, "nullable"),
+            default: schema
+                .get("default")
+                .filter(|value| !value.is_null())
+                .cloned(),
+            int_or_string,
+            preserve_unknown: flag(schema, "x-kubernetes-preserve-unknown-fields"),
+            embedded: flag(schema, "x-kubernetes-embedded-resource"),
+            list: list_type(schema),
+            items: schema
+                .get("items")
+                .filter(|items| items.is_object())
+                .map(|items| Box::new(Self::of(items, patterns))),
+            properties: match schema.get("properties") {
+                Some(Value::Object(properties)) => properties
+                    .iter()
+                    .map(|(name, schema)| (name.clone(), Self::of(schema, patterns)))
+                    .collect(),
+                _ => BTreeMap::new(),
+            },
+            additional: match schema.get("additionalProperties") {
+                None | Some(Value::Null) => Additional::Unsaid,
+                Some(Value::Bool(any)) => Additional::Any(*any),
+                Some(schema) => Additional::Each(Box::new(Self::of(schema, patterns))),
+            },
+            required: texts(schema, "required"),
+            limits: limits(schema, patterns),
+            junctors: junctors(schema, patterns),
+            ..Self::default()
+        };
+        node.rules = match schema.get("x-kubernetes-validations") {
+            Some(Value::Array(rules)) => rules
+                .iter()
+                .filter_map(|rule| Rule::compile(rule, &node))
+                .collect(),
+            _ => Vec::new(),
+        };
+        node.note();
+        node
+    }
+
+    /// Notes what stands here and below.
+    fn note(&mut self) {
+        self.defaulted = self
+            .properties
+            .iter()
+            .filter(|(_, property)| property.default.is_some())
+            .map(|(name, _)| name.clone())
+            .collect();
+        let mut below = Below {
+            rules: !self.rules.is_empty(),
+            keyed_lists: !matches!(self.list, ListType::Atomic),
+            resources: self.embedded,
+            defaults: self.default.is_some(),
+        };
+        for child in self.children() {
+            below.rules |= child.below.rules;
+            below.keyed_lists |= child.below.keyed_lists;
+            below.resources |= child.below.resources;
+            below.defaults |= child.below.defaults;
+        }
+        self.below = below;
+    }
+
+    fn children(&self) -> impl Iterator<Item = &Self> {
+        let each = match &self.additional {
+            Additional::Each(each) => Some(each.as_ref()),
+            Additional::Unsaid | Additional::Any(_) => None,
+        };
+        self.properties
+            .values()
+            .chain(self.items.as_deref())
+            .chain(each)
+    }
+
+    /// The schema of a field or entry, if it has one.
+    pub(super) fn member(&self, name: &str) -> Option<&Self> {
+        self.properties.get(name).or(match &self.additional {
+            Additional::Each(each) => Some(each),
+            Additional::Unsaid | Additional::Any(_) => None,
+        })
+    }
+
+    /// Whether null is neither kept nor replaced.
+    pub(super) fn drops_null(&self) -> bool {
+        !self.nullable && self.default.is_none()
+    }
+}
+
+pub(super) fn text<'a>(schema: &'a Map<String, Value>, key: &str) -> Option<&'a str> {
+    schema
+        .get(key)
+        .and_then(Value::as_str)
+        .filter(|text| !text.is_empty())
+}
+
+pub(super) fn flag(schema: &Map<String, Value>, key: &str) -> bool {
+    schema.get(key).and_then(Value::as_bool).unwrap_or_default()
+}
+
+pub(super) fn texts(schema: &Map<String, Value>, key: &str) -> Vec<String> {
+    schema
+        .get(key)
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(|value| value.as_str().map(str::to_owned))
+        .collect()
+}
+
+fn list_type(schema: &Map<String, Value>) -> ListType {
+    match text(schema, "x-kubernetes-list-type") {
+        Some("set") => ListType::Set,
+        Some("map") => ListType::Map(texts(schema, "x-kubernetes-list-map-keys")),
+        _ => ListType::Atomic,
+    }
+}
+
+fn limits(schema: &Map<String, Value>, patterns: &mut Patterns) -> Option<Box<Limits>> {
+    const KEYS: &[&str] = &[
+        "minimum",
+        "maximum",
+        "multipleOf",
+        "minLength",
+        "maxLength",
+        "minItems",
+        "maxItems",
+        "minProperties",
+        "maxProperties",
+        "uniqueItems",
+        "pattern",
+        "enum",
+    ];
+    if !KEYS.iter().any(|key| schema.contains_key(*key)) {
+        return None;
+    }
+    let float = |key: &str| schema.get(key).and_then(Value::as_f64);
+    let int = |key: &str| schema.get(key).and_then(Value::as_i64);
+    Some(Box::new(Limits {
+        minimum: float("minimum"),
+        maximum: float("maximum"),
+        exclusive_minimum: flag(schema, "exclusiveMinimum"),
+        exclusive_maximum: flag(schema, "exclusiveMaximum"),
+        multiple_of: float("multipleOf"),
+        min_length: int("minLength"),
+        max_length: int("maxLength"),
+        min_items: int("minItems"),
+        max_items: int("maxItems"),
+        min_properties: int("minProperties"),
+        max_properties: int("maxProperties"),
+        unique_items: flag(schema, "uniqueItems"),
+        pattern: text(schema, "pattern").and_then(|text| patterns.compile(text)),
+        choices: match schema.get("enum") {
+            Some(Value::Array(choices)) => choices.clone(),
+            _ => Vec::new(),
+        },
+    }))
+}
+
+impl Patterns {
+    fn compile(&mut self, text: &str) -> Option<(String, Regex)> {
+        if let Some(regex) = self.0.get(text) {
+            return Some((text.to_owned(), regex.clone()));
+        }
+        let regex = pattern::compile(text).ok()?;
+        self.0.insert(text.to_owned(), regex.clone());
+        Some((text.to_owned(), regex))
+    }
+}
+
+fn junctors(schema: &Map<String, Value>, patterns: &mut Patterns) -> Option<Box<Junctors>> {
+    let mut several = |key: &str| -> Vec<Node> {
+        match schema.get(key) {
+            Some(Value::Array(schemas)) => schemas
+                .iter()
+                .map(|schema| Node::of(schema, patterns))
+                .collect(),
+            _ => Vec::new(),
+        }
+    };
+    let (any_of, one_of, all_of) = (several("anyOf"), several("oneOf"), several("allOf"));
+    let not = schema
+        .get("not")
+        .filter(|not| not.is_object())
+        .map(|not| Node::of(not, patterns));
+    if any_of.is_empty() && one_of.is_empty() && all_of.is_empty() && not.is_none() {
+        return None;
+    }
+    Some(Box::new(Junctors {
+        any_of,
+        one_of,
+        all_of,
+        not,
+    }))
+}
