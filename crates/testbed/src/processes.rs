@@ -1,6 +1,7 @@
 //! Finds and ends the processes of an instance. They are known by their command line, which names the instance's
 //! directory: unlike a recorded process id it cannot come to mean somebody else.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -22,7 +23,7 @@ pub(crate) fn find(role: &str, dir: &Path) -> Vec<u32> {
     entries
         .flatten()
         .filter_map(|entry| entry.file_name().to_string_lossy().parse().ok())
-        .filter(|pid| has_role(*pid, role, dir) && !is_zombie(*pid))
+        .filter(|pid| has_role(*pid, role, dir) && began(*pid).is_some())
         .collect()
 }
 
@@ -36,11 +37,15 @@ fn has_role(pid: u32, role: &str, dir: &Path) -> bool {
         .any(|w| w[0] == role.as_bytes() && w[1] == dir.as_os_str().as_encoded_bytes())
 }
 
-fn is_zombie(pid: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+/// When the process began, by which it is told from a later one with its id; `None` if it is gone or only waits to be
+/// reaped.
+fn began(pid: u32) -> Option<String> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // the name in parentheses may itself contain spaces and parentheses
-    stat.rsplit_once(')')
-        .is_some_and(|(_, rest)| rest.trim_start().starts_with('Z'))
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    let is_over = matches!(fields.next()?, "Z" | "X");
+    let began = fields.nth(18)?.to_owned();
+    (!is_over).then_some(began)
 }
 
 /// The process that is pid 1 inside the namespaces.
@@ -58,22 +63,25 @@ pub(crate) fn init_of(dir: &Path) -> Option<u32> {
 /// containers included.
 pub(crate) fn end_all(dir: &Path) -> Result<()> {
     let give_up = Instant::now() + Duration::from_secs(30);
+    // a process that is ending has lost its command line before it is gone
+    let mut killed: BTreeMap<u32, String> = BTreeMap::new();
     loop {
-        let mut left: Vec<u32> = [HOLD, INIT, SUPERVISE]
+        let found = [HOLD, INIT, SUPERVISE]
             .iter()
-            .flat_map(|role| find(role, dir))
-            .collect();
-        left.sort_unstable();
-        left.dedup();
-        left.retain(|pid| *pid != std::process::id());
-        if left.is_empty() {
+            .flat_map(|role| find(role, dir));
+        for pid in found.filter(|pid| *pid != std::process::id()) {
+            if let Some(began) = began(pid) {
+                kill(pid);
+                killed.insert(pid, began);
+            }
+        }
+        killed.retain(|pid, then| began(*pid).as_ref() == Some(then));
+        if killed.is_empty() {
             return Ok(());
         }
         if Instant::now() > give_up {
+            let left: Vec<_> = killed.keys().collect();
             bail!("processes {left:?} of {} do not end", dir.display());
-        }
-        for pid in left {
-            kill(pid);
         }
         std::thread::sleep(Duration::from_millis(20));
     }
