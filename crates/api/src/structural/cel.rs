@@ -20,6 +20,19 @@ use serde_json::Value;
 
 use super::{cel_values::of, formats, node::Node, pattern};
 
+/// The types that a rule may name.
+pub(super) const TYPES: &[&str] = &[
+    "bool",
+    "bytes",
+    "double",
+    "int",
+    "list",
+    "map",
+    "null_type",
+    "string",
+    "uint",
+];
+
 /// All functions, and the names of types.
 static FUNCTIONS: LazyLock<Context<'static>> = LazyLock::new(|| {
     let mut context = Context::default().with_all();
@@ -29,18 +42,8 @@ static FUNCTIONS: LazyLock<Context<'static>> = LazyLock::new(|| {
     context.add_function("matches", matches);
     context.add_function("duration", duration);
     context.add_function("timestamp", timestamp);
-    for name in [
-        "bool",
-        "bytes",
-        "double",
-        "int",
-        "list",
-        "map",
-        "null_type",
-        "string",
-        "uint",
-    ] {
-        context.add_variable_from_value(name, name);
+    for name in TYPES {
+        context.add_variable_from_value(*name, *name);
     }
     context
 });

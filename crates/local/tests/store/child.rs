@@ -22,6 +22,25 @@ pub(crate) fn command(program: &str, directory: &Path) -> Command {
     command
 }
 
+/// `wrapper` with the program, its arguments and environment behind it.
+pub(crate) fn under<'a>(wrapper: &'a mut Command, program: &Command) -> &'a mut Command {
+    let environment = program
+        .get_envs()
+        .filter_map(|(name, value)| Some((name, value?)));
+    wrapper
+        .arg(program.get_program())
+        .args(program.get_args())
+        .envs(environment)
+}
+
+/// Runs `work` in the directory this process was given, if it is such a process, and prints `done`.
+pub(crate) fn run(work: impl AsyncFnOnce(&Path), done: &str) {
+    let Some(directory) = directory() else { return };
+    let runtime = tokio::runtime::Builder::new_multi_thread().build().unwrap();
+    runtime.block_on(work(&directory));
+    println!("{done}");
+}
+
 /// Instead of for ever: so many writes by each writer, then all of it again, so many times in all.
 pub(crate) fn limit(command: &mut Command, writes: u64, sessions: u64) {
     command

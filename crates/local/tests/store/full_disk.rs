@@ -15,16 +15,11 @@ fn a_full_disk_fails_writes_until_there_is_space_again() {
     let directory = scratch();
     let program = child::command("full_disk::fills_the_disk", directory.path());
     let mount = r#"mount -t tmpfs -o size=4m tmpfs "$0" && exec "$@""#;
-    let output = Command::new("unshare")
+    let mut unshare = Command::new("unshare");
+    unshare
         .args(["--user", "--map-root-user", "--mount", "sh", "-c", mount])
-        .arg(directory.path())
-        .arg(program.get_program())
-        .args(program.get_args())
-        .envs(
-            program
-                .get_envs()
-                .filter_map(|(name, value)| Some((name, value?))),
-        )
+        .arg(directory.path());
+    let output = child::under(&mut unshare, &program)
         .output()
         .expect("cannot run unshare: install the package `util-linux`");
     let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
@@ -37,12 +32,7 @@ fn a_full_disk_fails_writes_until_there_is_space_again() {
 /// Run by the test above.
 #[test]
 fn fills_the_disk() {
-    let Some(directory) = child::directory() else {
-        return;
-    };
-    let runtime = tokio::runtime::Builder::new_multi_thread().build().unwrap();
-    runtime.block_on(fill(&directory));
-    println!("the disk was full");
+    child::run(fill, "the disk was full");
 }
 
 async fn fill(directory: &Path) {

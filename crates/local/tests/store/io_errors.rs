@@ -62,17 +62,12 @@ fn a_store_whose_first_opening_failed_anywhere_can_be_opened_later() {
 
 /// strace lets calls fail as told, counting those of each thread.
 fn run_with(call: &str, fault: &str, program: &Command) -> Output {
-    Command::new("strace")
+    let mut strace = Command::new("strace");
+    strace
         .args(["-f", "-qq", "-o", "/dev/null", "-e"])
         .arg(format!("trace={call}"))
-        .args(["-e", &format!("inject={call}:{fault}")])
-        .arg(program.get_program())
-        .args(program.get_args())
-        .envs(
-            program
-                .get_envs()
-                .filter_map(|(name, value)| Some((name, value?))),
-        )
+        .args(["-e", &format!("inject={call}:{fault}")]);
+    child::under(&mut strace, program)
         .output()
         .expect("cannot run strace: install the package `strace`")
 }
@@ -80,12 +75,7 @@ fn run_with(call: &str, fault: &str, program: &Command) -> Output {
 /// Run by the first test above.
 #[test]
 fn writes_while_calls_fail() {
-    let Some(directory) = child::directory() else {
-        return;
-    };
-    let runtime = tokio::runtime::Builder::new_multi_thread().build().unwrap();
-    runtime.block_on(write(&directory));
-    println!("calls have failed");
+    child::run(write, "calls have failed");
 }
 
 async fn write(directory: &Path) {

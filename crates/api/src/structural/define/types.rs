@@ -7,6 +7,7 @@ use kube_cel::cel::{
 };
 
 use crate::structural::{
+    cel::TYPES,
     cel_values as cel,
     node::{Additional, Node, Type},
 };
@@ -80,19 +81,8 @@ impl<'a> Scope<'a> {
         let own = of(node, root || node.embedded);
         let old = if optional_old { Kind::Any } else { own.clone() };
         let mut names = vec![("self".to_owned(), own), ("oldSelf".to_owned(), old)];
-        let types = [
-            "bool",
-            "bytes",
-            "double",
-            "int",
-            "list",
-            "map",
-            "null_type",
-            "string",
-            "uint",
-            "type",
-        ];
-        names.extend(types.map(|name| (name.to_owned(), Kind::Type)));
+        let types = TYPES.iter().chain(&["type"]);
+        names.extend(types.map(|name| ((*name).to_owned(), Kind::Type)));
         Self { names }
     }
 
