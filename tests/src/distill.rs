@@ -32,6 +32,7 @@ const ROOTS: &[&str] = &[
     "io.k8s.api.core.v1.ServiceAccount",
     "io.k8s.api.events.v1.Event",
     "io.k8s.api.networking.v1.NetworkPolicy",
+    "io.k8s.api.policy.v1.PodDisruptionBudget",
     "io.k8s.api.storage.v1.StorageClass",
     "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition",
     WHOLE_OBJECT_META,
@@ -45,6 +46,7 @@ pub const DOCUMENTS: &[&str] = &[
     "apis/coordination.k8s.io/v1",
     "apis/events.k8s.io/v1",
     "apis/networking.k8s.io/v1",
+    "apis/policy/v1",
     "apis/storage.k8s.io/v1",
 ];
 

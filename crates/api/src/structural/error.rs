@@ -65,7 +65,7 @@ impl std::error::Error for FieldError {}
 
 impl FieldError {
     /// An error with the value that is wrong.
-    pub(super) fn with_value(
+    pub fn with_value(
         reason: Reason,
         field: impl Into<String>,
         value: &Value,
@@ -75,23 +75,23 @@ impl FieldError {
     }
 
     /// An error that shows no value.
-    pub(super) fn bare(reason: Reason, field: impl Into<String>, detail: &str) -> Self {
+    pub fn bare(reason: Reason, field: impl Into<String>, detail: &str) -> Self {
         Self::new(reason, field, None, detail)
     }
 
-    pub(super) fn invalid(field: impl Into<String>, value: &Value, detail: &str) -> Self {
+    pub fn invalid(field: impl Into<String>, value: &Value, detail: &str) -> Self {
         Self::with_value(Reason::Invalid, field, value, detail)
     }
 
-    pub(super) fn required(field: impl Into<String>, detail: &str) -> Self {
+    pub fn required(field: impl Into<String>, detail: &str) -> Self {
         Self::bare(Reason::Required, field, detail)
     }
 
-    pub(super) fn forbidden(field: impl Into<String>, detail: &str) -> Self {
+    pub fn forbidden(field: impl Into<String>, detail: &str) -> Self {
         Self::bare(Reason::Forbidden, field, detail)
     }
 
-    pub(super) fn not_supported(
+    pub fn not_supported(
         field: impl Into<String>,
         value: &Value,
         supported: &[String],
@@ -104,20 +104,20 @@ impl FieldError {
         Self::with_value(Reason::NotSupported, field, value, &detail)
     }
 
-    pub(super) fn too_long(field: impl Into<String>, most: i64) -> Self {
+    pub fn too_long(field: impl Into<String>, most: i64) -> Self {
         let unit = if most == 1 { "byte" } else { "bytes" };
         let detail = format!("may not be more than {most} {unit}");
         Self::bare(Reason::TooLong, field, &detail)
     }
 
-    pub(super) fn too_many(field: impl Into<String>, actual: i64, most: i64) -> Self {
+    pub fn too_many(field: impl Into<String>, actual: i64, most: i64) -> Self {
         let unit = if most == 1 { "item" } else { "items" };
         let detail = format!("must have at most {most} {unit}");
         Self::with_value(Reason::TooMany, field, &json!(actual), &detail)
     }
 
     /// An error with a value that is shown in a way of its own.
-    pub(super) fn with_shown(field: impl Into<String>, shown: String, detail: &str) -> Self {
+    pub fn with_shown(field: impl Into<String>, shown: String, detail: &str) -> Self {
         Self::new(Reason::Invalid, field, Some(shown), detail)
     }
 

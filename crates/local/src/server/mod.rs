@@ -1,0 +1,3 @@
+//! The Kubernetes API over the store.
+
+pub mod resource;
