@@ -1,3 +1,4 @@
 //! The Kubernetes API over the store.
 
+pub mod registry;
 pub mod resource;
