@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value};
 
 /// Types the table starts from; everything they refer to follows. First the parts of ours, then the
-/// kinds that the embedded API server serves.
+/// kinds that the embedded API server serves, and what its OpenAPI documents name beside them.
 const ROOTS: &[&str] = &[
     "io.k8s.api.core.v1.PersistentVolumeClaimSpec",
     "io.k8s.api.core.v1.PodSpec",
@@ -36,18 +36,40 @@ const ROOTS: &[&str] = &[
     "io.k8s.api.storage.v1.StorageClass",
     "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition",
     WHOLE_OBJECT_META,
+    "io.k8s.api.authentication.v1.SelfSubjectReview",
+    "io.k8s.api.authentication.v1.TokenRequest",
+    "io.k8s.api.authorization.v1.SelfSubjectAccessReview",
+    "io.k8s.api.autoscaling.v1.Scale",
+    "io.k8s.api.core.v1.Binding",
+    "io.k8s.api.policy.v1.Eviction",
+    "io.k8s.apimachinery.pkg.apis.meta.v1.APIGroup",
+    "io.k8s.apimachinery.pkg.apis.meta.v1.APIGroupList",
+    "io.k8s.apimachinery.pkg.apis.meta.v1.APIResourceList",
+    "io.k8s.apimachinery.pkg.apis.meta.v1.APIVersions",
+    "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions",
+    "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta",
+    "io.k8s.apimachinery.pkg.apis.meta.v1.Patch",
+    "io.k8s.apimachinery.pkg.apis.meta.v1.Status",
+    "io.k8s.apimachinery.pkg.apis.meta.v1.WatchEvent",
+    "io.k8s.apimachinery.pkg.version.Info",
 ];
 
 /// Documents (as the API server names their paths) in which the roots are found.
 pub const DOCUMENTS: &[&str] = &[
+    "api",
     "api/v1",
+    "apis",
     "apis/apiextensions.k8s.io/v1",
+    "apis/apps",
     "apis/apps/v1",
+    "apis/authentication.k8s.io/v1",
+    "apis/authorization.k8s.io/v1",
     "apis/coordination.k8s.io/v1",
     "apis/events.k8s.io/v1",
     "apis/networking.k8s.io/v1",
     "apis/policy/v1",
     "apis/storage.k8s.io/v1",
+    "version",
 ];
 
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
@@ -73,35 +95,67 @@ const DEFAULTS_BY_REFERENCE: &[(&str, &str)] = &[
     ("io.k8s.api.core.v1.AzureDiskVolumeSource", "kind"),
 ];
 
-const DROPPED: &[&str] = &[
-    "description",
-    "enum",
-    "x-kubernetes-unions",
-    "x-kubernetes-group-version-kind",
-];
+const DROPPED: &[&str] = &["description", "enum", "x-kubernetes-unions"];
+
+const KINDS: &str = "x-kubernetes-group-version-kind";
 
 /// Renders the table from OpenAPI documents: one type a line, sorted.
 pub fn table(documents: &[Value]) -> Result<String> {
+    Ok(lines(&types(documents)?))
+}
+
+/// Renders the values that fields of the table's types can have, by type and field. Only a running server publishes
+/// them: the files of a release have none.
+pub fn values(documents: &[Value]) -> Result<String> {
+    let mut values = BTreeMap::new();
+    for name in types(documents)?.into_keys() {
+        let properties = documented(&name, documents)?["properties"].as_object();
+        let of_type: Map<String, Value> = properties
+            .into_iter()
+            .flatten()
+            .filter_map(|(field, property)| Some((field.clone(), values_of(property)?.clone())))
+            .collect();
+        if !of_type.is_empty() {
+            values.insert(name, Value::Object(of_type));
+        }
+    }
+    Ok(lines(&values))
+}
+
+fn values_of(property: &Value) -> Option<&Value> {
+    let holders = ["/enum", "/items/enum", "/additionalProperties/enum"];
+    holders.iter().find_map(|holder| property.pointer(holder))
+}
+
+fn types(documents: &[Value]) -> Result<BTreeMap<String, Value>> {
     let mut types = BTreeMap::new();
     for root in ROOTS {
         collect(root, documents, &mut types)?;
     }
-    let lines: Vec<String> = types
+    Ok(types)
+}
+
+fn lines(entries: &BTreeMap<String, Value>) -> String {
+    let lines: Vec<String> = entries
         .iter()
-        .map(|(name, schema)| format!("{}:{schema}", Value::from(name.as_str())))
+        .map(|(name, entry)| format!("{}:{entry}", Value::from(name.as_str())))
         .collect();
-    Ok(format!("{{\n{}\n}}\n", lines.join(",\n")))
+    format!("{{\n{}\n}}\n", lines.join(",\n"))
+}
+
+fn documented<'a>(name: &str, documents: &'a [Value]) -> Result<&'a Value> {
+    let name = name.split('#').next().unwrap_or(name);
+    documents
+        .iter()
+        .find_map(|document| document.pointer("/components/schemas")?.get(name))
+        .with_context(|| format!("no OpenAPI document defines {name}"))
 }
 
 fn collect(name: &str, documents: &[Value], types: &mut BTreeMap<String, Value>) -> Result<()> {
     if types.contains_key(name) {
         return Ok(());
     }
-    let documented = name.split('#').next().unwrap_or(name);
-    let schema = documents
-        .iter()
-        .find_map(|document| document.pointer("/components/schemas")?.get(documented))
-        .with_context(|| format!("no OpenAPI document defines {name}"))?;
+    let schema = documented(name, documents)?;
     let mut references = Vec::new();
     let distilled = match name {
         OBJECT_META => embedded_object_meta(schema)?,
@@ -151,6 +205,8 @@ fn distil(owner: &str, schema: &Value, references: &mut Vec<String>) -> Result<V
     for (key, value) in object {
         match key.as_str() {
             key if DROPPED.contains(&key) => {}
+            // some types belong to every group of the server
+            KINDS if value.as_array().is_some_and(|kinds| kinds.len() != 1) => {}
             // kept by the property that owns it, where it is known whether the field is required
             "default" => {}
             "properties" => {

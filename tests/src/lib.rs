@@ -1,4 +1,6 @@
 //! What the real-cluster suite and its tools share.
 
 pub mod distill;
+pub mod go_types;
 pub mod objects;
+pub mod proto;

@@ -104,13 +104,14 @@ static TABLE: LazyLock<BTreeMap<String, Map<String, Value>>> = LazyLock::new(|| 
         .expect("core_schema.json is a committed table of schemas")
 });
 
-/// All types of the table, by the names that the OpenAPI documents give them.
-pub(crate) fn table() -> &'static BTreeMap<String, Map<String, Value>> {
+/// All types of the table, by the names that the OpenAPI documents give them. A `$ref` is such a name; ObjectMeta as it
+/// stands in a kind is [`WHOLE_OBJECT_META`].
+pub fn table() -> &'static BTreeMap<String, Map<String, Value>> {
     &TABLE
 }
 
 /// The name in the table of one of Kubernetes' own kinds.
-pub(crate) fn type_name(api_version: &str, kind: &str) -> String {
+pub fn type_name(api_version: &str, kind: &str) -> String {
     let (group, version) = api_version.split_once('/').unwrap_or(("core", api_version));
     // `coordination.k8s.io` is the package `coordination`
     let package = group.split('.').next().unwrap_or(group);
@@ -122,9 +123,9 @@ pub(crate) fn type_name(api_version: &str, kind: &str) -> String {
     }
 }
 
-pub(crate) const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
+pub const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 /// ObjectMeta as it stands in a kind; the other one is cut down to what a pod template in a CRD needs.
-pub(crate) const WHOLE_OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta#whole";
+pub const WHOLE_OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta#whole";
 pub(crate) const QUANTITY: &str = "io.k8s.apimachinery.pkg.api.resource.Quantity";
 const INT_OR_STRING: &str = "io.k8s.apimachinery.pkg.util.intstr.IntOrString";
 

@@ -3,8 +3,12 @@
 
 pub mod core;
 pub mod crds;
+pub mod decode;
+pub mod depth;
 pub mod kruise;
 pub mod patch;
+pub mod protobuf;
+pub mod quantity;
 pub mod schema;
 pub mod sigs;
 pub mod structural;

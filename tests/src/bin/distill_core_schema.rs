@@ -1,11 +1,12 @@
-//! Writes `crates/api/src/core_schema.json` anew from the OpenAPI files of a Kubernetes release:
+//! Writes `crates/api/src/core_schema.json` anew from the OpenAPI files of a Kubernetes release, and `go_types.json` and
+//! `protobuf/messages.json` beside it from the sources of the modules that the release is made of:
 //! `cargo run -p suite --bin distill-core-schema -- "$(go list -m -f '{{.Dir}}' k8s.io/kubernetes)"`
 //! (run in `crates/testbed/go/kubernetes`, where the release is pinned).
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result};
-use suite::distill;
+use suite::{distill, go_types, proto};
 
 fn main() -> Result<()> {
     let module = std::env::args_os()
@@ -21,10 +22,16 @@ fn main() -> Result<()> {
             serde_json::from_str(&text).with_context(|| format!("parsing {}", path.display()))
         })
         .collect::<Result<Vec<_>>>()?;
-    let table: PathBuf =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/api/src/core_schema.json");
-    std::fs::write(&table, distill::table(&documents)?)
-        .with_context(|| format!("writing {}", table.display()))?;
-    println!("{}: written", table.display());
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/api/src");
+    let tables = [
+        ("core_schema.json", distill::table(&documents)?),
+        ("go_types.json", go_types::table(Path::new(&module))?),
+        ("protobuf/messages.json", proto::table(Path::new(&module))?),
+    ];
+    for (name, table) in tables {
+        let path = folder.join(name);
+        std::fs::write(&path, table).with_context(|| format!("writing {}", path.display()))?;
+        println!("{}: written", path.display());
+    }
     Ok(())
 }

@@ -5,21 +5,31 @@ use suite::distill;
 
 use crate::cluster::V1BETA1;
 
-#[test]
-fn the_committed_table_is_what_the_server_publishes() {
-    let documents: Vec<Value> = distill::DOCUMENTS
+fn published_documents() -> Vec<Value> {
+    distill::DOCUMENTS
         .iter()
         .map(|document| {
             let said = V1BETA1.kubectl(&["get", "--raw", &format!("/openapi/v3/{document}")], None);
             assert!(said.ok, "{said:?}");
             serde_json::from_str(&said.stdout).unwrap()
         })
-        .collect();
+        .collect()
+}
+
+#[test]
+fn the_committed_table_is_what_the_server_publishes() {
     let committed = include_str!("../../../crates/api/src/core_schema.json");
-    let published = distill::table(&documents).unwrap();
+    let published = distill::table(&published_documents()).unwrap();
     let differing: Vec<_> = published
         .lines()
         .filter(|line| !committed.contains(line))
         .collect();
     assert!(published == committed, "differs: {differing:#?}");
+}
+
+#[test]
+fn the_committed_values_of_fields_are_what_the_server_publishes() {
+    let committed = include_str!("../../../crates/local/src/server/openapi/values.json");
+    let published = distill::values(&published_documents()).unwrap();
+    assert!(published == committed, "the server says: {published}");
 }

@@ -24,6 +24,17 @@ pub(crate) fn display(value: &Value) -> String {
     }
 }
 
+/// The value where Go expects a text: whatever else it is says so.
+pub(crate) fn display_as_text(value: &Value) -> String {
+    match value {
+        Value::Null => "%!s(<nil>)".to_owned(),
+        Value::Bool(_) | Value::Number(_) => {
+            format!("%!s({}={})", type_name(value), display(value))
+        }
+        Value::String(_) | Value::Array(_) | Value::Object(_) => display(value),
+    }
+}
+
 /// The name of the type in which Go keeps the value.
 pub(crate) fn type_name(value: &Value) -> &'static str {
     match value {
@@ -42,16 +53,21 @@ pub(crate) const LIST: &str = "[]interface {}";
 pub(crate) const MAP: &str = "map[string]interface {}";
 
 /// What Go's decoder says of a document of another form than it wants.
-pub(crate) fn cannot_unmarshal(document: &Value, wanted: &str) -> String {
-    let form = match document {
+pub fn cannot_unmarshal(document: &Value, wanted: &str) -> String {
+    let form = json_type(document);
+    format!("json: cannot unmarshal {form} into Go value of type {wanted}")
+}
+
+/// What Go's decoder calls the type of a value.
+pub fn json_type(value: &Value) -> &'static str {
+    match value {
         Value::Null => "null",
         Value::Bool(_) => "bool",
         Value::Number(_) => "number",
         Value::String(_) => "string",
         Value::Array(_) => "array",
         Value::Object(_) => "object",
-    };
-    format!("json: cannot unmarshal {form} into Go value of type {wanted}")
+    }
 }
 
 /// A text in double quotes, as `%q` prints it.

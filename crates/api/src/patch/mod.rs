@@ -5,7 +5,7 @@
 
 pub mod apply;
 mod error;
-mod go;
+pub mod go;
 pub mod json;
 pub mod merge;
 pub mod strategic;

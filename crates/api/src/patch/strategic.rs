@@ -276,7 +276,7 @@ fn wrong_type(expected: &str, actual: &Value) -> PatchError {
 fn unknown_directive(directive: &Value, patch: &Object) -> PatchError {
     PatchError::Internal(format!(
         "unknown patch type: {} in map: {}",
-        go::display(directive),
+        go::display_as_text(directive),
         go::display(&Value::Object(patch.clone()))
     ))
 }

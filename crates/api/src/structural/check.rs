@@ -83,6 +83,18 @@ impl Problem {
         }
     }
 
+    /// A limit that makes no sense for the value.
+    pub(super) fn bad_factor(path: &Path<'_>, value: Value, factor: i64) -> Self {
+        let name = path.dotted();
+        let message = format!("factor MultipleOf declared for {name} must be positive: {factor}");
+        Self {
+            kind: Kind::Other,
+            name: Some(name),
+            value,
+            message,
+        }
+    }
+
     pub(super) fn nameless(message: String) -> Self {
         Self {
             kind: Kind::Other,

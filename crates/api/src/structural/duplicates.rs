@@ -1,4 +1,4 @@
-//! Fields that are written twice in a text.
+//! Fields in the order of a text, and those that are written twice in it.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -10,20 +10,52 @@ use super::path::Path;
 /// none.
 pub fn duplicate_fields(text: &str) -> Vec<String> {
     let mut found = Vec::new();
+    let read = walk(text, &mut |path, moment| {
+        if moment == Moment::WrittenAgain {
+            found.push(path.dotted());
+        }
+    });
+    if read { found } else { Vec::new() }
+}
+
+/// Puts paths of fields into the order in which a JSON text has them.
+pub fn in_order_of(text: &str, paths: &mut Vec<String>) {
+    if paths.len() < 2 {
+        return;
+    }
+    let mut ordered = Vec::with_capacity(paths.len());
+    walk(text, &mut |path, moment| {
+        if moment == Moment::Begins {
+            let path = path.dotted();
+            if let Some(index) = paths.iter().position(|wanted| *wanted == path) {
+                ordered.push(paths.remove(index));
+            }
+        }
+    });
+    ordered.append(paths);
+    *paths = ordered;
+}
+
+/// What happens at a field while a text is read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Moment {
+    Begins,
+    /// Its value has been read, and it is the second of its name.
+    WrittenAgain,
+}
+
+fn walk(text: &str, told: &mut dyn FnMut(&Path<'_>, Moment)) -> bool {
     let mut deserializer = serde_json::Deserializer::from_str(text);
     let seed = Seed {
         path: &Path::ROOT,
-        found: &mut found,
+        told,
     };
-    match seed.deserialize(&mut deserializer) {
-        Ok(()) => found,
-        Err(_) => Vec::new(),
-    }
+    seed.deserialize(&mut deserializer).is_ok()
 }
 
 struct Seed<'a> {
     path: &'a Path<'a>,
-    found: &'a mut Vec<String>,
+    told: &'a mut dyn FnMut(&Path<'_>, Moment),
 }
 
 impl<'de> DeserializeSeed<'de> for Seed<'_> {
@@ -45,16 +77,16 @@ impl<'de> Visitor<'de> for Seed<'_> {
         let mut seen: BTreeMap<String, bool> = BTreeMap::new();
         while let Some(name) = map.next_key::<String>()? {
             let place = self.path.field(&name);
+            (self.told)(&place, Moment::Begins);
             map.next_value_seed(Seed {
                 path: &place,
-                found: self.found,
+                told: self.told,
             })?;
-            let text = place.dotted();
             match seen.get_mut(&name) {
                 Some(true) => {}
                 Some(said) => {
                     *said = true;
-                    self.found.push(text);
+                    (self.told)(&place, Moment::WrittenAgain);
                 }
                 None => _ = seen.insert(name, false),
             }
@@ -68,7 +100,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
             let place = self.path.index(index);
             let seed = Seed {
                 path: &place,
-                found: self.found,
+                told: self.told,
             };
             if items.next_element_seed(seed)?.is_none() {
                 return Ok(());

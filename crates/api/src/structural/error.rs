@@ -15,6 +15,7 @@ pub enum Reason {
     TooLong,
     TooMany,
     TypeInvalid,
+    NotFound,
 }
 
 impl Reason {
@@ -29,6 +30,7 @@ impl Reason {
             Self::TooLong => "FieldValueTooLong",
             Self::TooMany => "FieldValueTooMany",
             Self::TypeInvalid => "FieldValueTypeInvalid",
+            Self::NotFound => "FieldValueNotFound",
         }
     }
 
@@ -41,6 +43,7 @@ impl Reason {
             Self::Forbidden => "Forbidden",
             Self::TooLong => "Too long",
             Self::TooMany => "Too many",
+            Self::NotFound => "Not found",
         }
     }
 }
@@ -91,11 +94,7 @@ impl FieldError {
         Self::bare(Reason::Forbidden, field, detail)
     }
 
-    pub fn not_supported(
-        field: impl Into<String>,
-        value: &Value,
-        supported: &[String],
-    ) -> Self {
+    pub fn not_supported(field: impl Into<String>, value: &Value, supported: &[String]) -> Self {
         let quoted: Vec<_> = supported.iter().map(|text| golang::quote(text)).collect();
         let detail = match quoted.is_empty() {
             true => String::new(),

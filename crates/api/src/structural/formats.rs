@@ -6,6 +6,7 @@ use std::{
 };
 
 use regex::Regex;
+use serde_json::Value;
 
 use super::node::Type;
 
@@ -27,6 +28,45 @@ pub(super) fn known(name: &str, types: &[Type]) -> Option<Format> {
         [Type::Integer] => matches!(name, "int32" | "int64").then_some(Format::Numeric),
         [Type::Number] => matches!(name, "float" | "double").then_some(Format::Numeric),
         [Type::Array | Type::Boolean | Type::Object] => None,
+    }
+}
+
+/// The formats in a schema that are never checked, each once.
+pub fn unrecognized_formats(schema: &Value) -> Vec<String> {
+    let mut found = Vec::new();
+    collect_unrecognized(schema, &mut found);
+    found
+}
+
+fn collect_unrecognized(schema: &Value, found: &mut Vec<String>) {
+    let text = |name: &str| schema.get(name).and_then(Value::as_str).unwrap_or_default();
+    let format = text("format");
+    let recognized = match text("type") {
+        "" | "string" => check_of(&format.replace('-', "")).is_some(),
+        "integer" => known(format, &[Type::Integer]).is_some(),
+        "number" => known(format, &[Type::Number]).is_some(),
+        _ => false,
+    };
+    if !format.is_empty() && !recognized && !found.iter().any(|known| known == format) {
+        found.push(format.to_owned());
+    }
+    for keyword in ["items", "not", "additionalProperties"] {
+        if let Some(inner) = schema.get(keyword) {
+            collect_unrecognized(inner, found);
+        }
+    }
+    for keyword in ["allOf", "anyOf", "oneOf"] {
+        let listed = schema.get(keyword).and_then(Value::as_array);
+        for inner in listed.into_iter().flatten() {
+            collect_unrecognized(inner, found);
+        }
+    }
+    let properties = schema.get("properties").and_then(Value::as_object);
+    for inner in properties
+        .into_iter()
+        .flat_map(|properties| properties.values())
+    {
+        collect_unrecognized(inner, found);
     }
 }
 

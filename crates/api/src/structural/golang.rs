@@ -14,7 +14,7 @@ pub(super) fn shown(value: &Value) -> String {
 }
 
 /// A quoted string with Go's escapes.
-pub(super) fn quote(text: &str) -> String {
+pub fn quote(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
     for letter in text.chars() {
@@ -70,13 +70,13 @@ pub(super) fn json(value: &Value) -> String {
 
 /// A number as the API server reads it: what does not fit 64 signed bits is a float.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Num {
+pub(crate) enum Num {
     Int(i64),
     Float(f64),
 }
 
 impl Num {
-    pub(super) fn of(number: &Number) -> Self {
+    pub(crate) fn of(number: &Number) -> Self {
         match number.as_i64() {
             Some(int) => Self::Int(int),
             None => Self::Float(number.as_f64().unwrap_or(f64::NAN)),

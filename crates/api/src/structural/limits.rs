@@ -157,6 +157,12 @@ pub(super) fn number(node: &Node, number: Num, path: &Path<'_>, outcome: &mut Ou
         Num::Int(int) => json!(int),
         Num::Float(float) => json!(float),
     };
+    if let (Some(factor), Num::Int(_)) = (limits.multiple_of, number)
+        && range.holds(Num::Float(factor))
+        && whole(factor) == 0
+    {
+        outcome.add(Problem::bad_factor(path, value.clone(), 0));
+    }
     let mut limit = |limit: Option<f64>, what: &str, said: &dyn Fn(Num, Num) -> Option<String>| {
         let Some(limit) = limit else {
             return;
@@ -176,7 +182,8 @@ pub(super) fn number(node: &Node, number: Num, path: &Path<'_>, outcome: &mut Ou
     };
     limit(limits.multiple_of, "MultipleOf", &|value, factor| {
         let exact = match (value, factor) {
-            (Num::Int(value), Num::Int(factor)) => factor != 0 && value % factor == 0,
+            (Num::Int(_), Num::Int(0)) => true,
+            (Num::Int(value), Num::Int(factor)) => value % factor == 0,
             (value, factor) if factor.float() < 1.0 => {
                 golang::is_whole(1.0 / factor.float() * value.float())
             }

@@ -14,11 +14,12 @@ mod duplicates;
 mod embedded;
 mod error;
 mod formats;
-mod golang;
+pub(crate) mod golang;
+pub use golang::quote;
 mod limits;
 mod lists;
 mod metadata;
-mod names;
+pub mod names;
 mod node;
 mod path;
 mod pattern;
@@ -36,11 +37,12 @@ use path::Path;
 use rules::{Ratchet, Walk};
 
 pub use define::Place;
-pub use duplicates::duplicate_fields;
+pub use duplicates::{duplicate_fields, in_order_of};
 pub use error::{
     FieldError, Reason, duplicate_field, invalid_message, invalid_status, strict_message,
     undecodable_message, unknown_field,
 };
+pub use formats::unrecognized_formats;
 pub use scale::Scale;
 
 /// A compiled schema of one version of a custom resource.

@@ -121,7 +121,8 @@ pub(super) struct Node {
     pub(super) embedded: bool,
     pub(super) list: ListType,
     pub(super) items: Option<Box<Node>>,
-    pub(super) properties: BTreeMap<String, Node>,
+    /// Boxed, since a map keeps room for eleven values however few it has.
+    pub(super) properties: BTreeMap<String, Box<Node>>,
     pub(super) additional: Additional,
     pub(super) required: Vec<String>,
     pub(super) limits: Option<Box<Limits>>,
@@ -173,7 +174,7 @@ impl Node {
             properties: match schema.get("properties") {
                 Some(Value::Object(properties)) => properties
                     .iter()
-                    .map(|(name, schema)| (name.clone(), Self::of(schema, patterns)))
+                    .map(|(name, schema)| (name.clone(), Box::new(Self::of(schema, patterns))))
                     .collect(),
                 _ => BTreeMap::new(),
             },
@@ -228,16 +229,19 @@ impl Node {
         };
         self.properties
             .values()
+            .map(Box::as_ref)
             .chain(self.items.as_deref())
             .chain(each)
     }
 
     /// The schema of a field or entry, if it has one.
     pub(super) fn member(&self, name: &str) -> Option<&Self> {
-        self.properties.get(name).or(match &self.additional {
+        let property = self.properties.get(name);
+        let member = property.or(match &self.additional {
             Additional::Each(each) => Some(each),
             Additional::Unsaid | Additional::Any(_) => None,
-        })
+        });
+        member.map(Box::as_ref)
     }
 
     /// Whether null is neither kept nor replaced.

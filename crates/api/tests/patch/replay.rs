@@ -321,7 +321,7 @@ impl<'a> Step<'a> {
         if self.live.is_none() {
             without_later_fields(&mut defaulted);
         }
-        let tracked = track(&self.kind(), self.live.as_ref(), &defaulted, writer);
+        let tracked = track(&self.kind(), self.live.as_ref(), defaulted, writer);
         let mut out = self.stored(patched);
         out["metadata"]["managedFields"] = tracked["metadata"]["managedFields"].clone();
         if let (Some(live), Some(theirs)) = (&self.live, theirs) {

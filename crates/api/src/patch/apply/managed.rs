@@ -2,7 +2,7 @@
 
 use std::{cmp::Ordering, collections::BTreeMap};
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::set::FieldSet;
 use crate::patch::go;
@@ -85,6 +85,9 @@ fn named(manager: &str) -> String {
 
 impl Ord for ManagerId {
     fn cmp(&self, other: &Self) -> Ordering {
+        if self == other {
+            return Ordering::Equal;
+        }
         self.sort_key().cmp(&other.sort_key())
     }
 }
@@ -197,7 +200,7 @@ impl Managed {
         };
         let metadata = fields
             .entry("metadata")
-            .or_insert_with(|| Value::Object(serde_json::Map::new()));
+            .or_insert_with(|| Value::Object(Map::new()));
         if let Value::Object(metadata) = metadata {
             metadata.remove("managedFields");
             if !self.entries.is_empty() {
@@ -213,9 +216,20 @@ impl Managed {
 
 /// The object without `metadata.managedFields`.
 pub(super) fn without_managed_fields(object: &Value) -> Value {
-    let mut object = object.clone();
-    if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
-        metadata.remove("managedFields");
-    }
-    object
+    let Value::Object(fields) = object else {
+        return object.clone();
+    };
+    let of_metadata = |metadata: &Map<String, Value>| {
+        let kept = metadata.iter().filter(|(name, _)| *name != "managedFields");
+        kept.map(|(name, value)| (name.clone(), value.clone()))
+            .collect()
+    };
+    let kept = fields.iter().map(|(name, value)| {
+        let value = match value {
+            Value::Object(metadata) if name == "metadata" => of_metadata(metadata),
+            other => other.clone(),
+        };
+        (name.clone(), value)
+    });
+    kept.collect()
 }

@@ -13,7 +13,7 @@ mod path;
 mod set;
 mod typed;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 pub use conflict::Conflicts;
 pub use path::{BadPathElement, Item, PathElement};
@@ -97,7 +97,7 @@ impl Kind for OneVersion<'_> {
     fn empty(&self, api_version: &str, kind: &str) -> Value {
         let mut empty = match self.own {
             true => self.schema.empty(),
-            false => Value::Object(serde_json::Map::new()),
+            false => Value::Object(Map::new()),
         };
         empty["apiVersion"] = api_version.into();
         empty["kind"] = kind.into();
@@ -133,11 +133,15 @@ pub fn manager_from_user_agent(user_agent: &str) -> String {
 
 /// The object after a write that is not an apply, with `managedFields` brought up to date. `live` is
 /// what was stored before, `None` for a creation; `new` is what will be stored.
-pub fn track(kind: &impl Kind, live: Option<&Value>, new: &Value, writer: Writer<'_>) -> Value {
+pub fn track(kind: &impl Kind, live: Option<&Value>, new: Value, writer: Writer<'_>) -> Value {
     let empty = kind.empty(writer.api_version, writer.kind);
     let before = live.unwrap_or(&empty);
-    let mut out = without_managed_fields(new);
-    let managed = match claimed(before, new, writer.subresource) {
+    let claimed = claimed(before, &new, writer.subresource);
+    let mut out = new;
+    if let Some(Value::Object(metadata)) = out.get_mut("metadata") {
+        metadata.remove("managedFields");
+    }
+    let managed = match claimed {
         // nothing was known of the owners before, so nothing can be said about them now
         managed if managed.entries.is_empty() && live.is_some() => managed,
         managed => {
@@ -171,7 +175,7 @@ fn claimed(live: &Value, new: &Value, subresource: &str) -> Managed {
 fn asks_for_reset(managed_fields: &Value) -> bool {
     match managed_fields.as_array().map(Vec::as_slice) {
         Some([]) => true,
-        Some([only]) => only.as_object().is_some_and(serde_json::Map::is_empty),
+        Some([only]) => only.as_object().is_some_and(Map::is_empty),
         _ => false,
     }
 }
@@ -294,19 +298,39 @@ fn group_version_kind(api_version: &str, kind: &str) -> String {
 /// Takes back the times of entries when nothing else has changed, so that a write without effect
 /// stores nothing. To be called with the object as it would be stored.
 pub fn keep_times_of_unchanged(live: &Value, new: &mut Value) {
-    let timeless = |object: &Value| {
-        let mut object = object.clone();
-        if let Some(entries) = object["metadata"]["managedFields"].as_array_mut() {
-            for entry in entries.iter_mut().filter_map(Value::as_object_mut) {
-                entry.remove("time");
-            }
-        }
-        object
-    };
     let had_owners = live["metadata"]["managedFields"].is_array();
-    if had_owners && timeless(live) == timeless(new) {
+    let unchanged = same_but(live, new, "metadata", |live, new| {
+        same_but(live, new, "managedFields", same_but_times)
+    });
+    if had_owners && unchanged {
         *new = live.clone();
     }
+}
+
+fn same_but_times(live: &Value, new: &Value) -> bool {
+    let (Value::Array(live), Value::Array(new)) = (live, new) else {
+        return live == new;
+    };
+    let same = |(live, new)| same_but(live, new, "time", |_, _| true);
+    live.len() == new.len() && live.iter().zip(new).all(same)
+}
+
+/// Whether two maps are equal when the values of one field are compared by `same_field`; an absent one is null.
+fn same_but(
+    one: &Value,
+    other: &Value,
+    field: &str,
+    same_field: impl Fn(&Value, &Value) -> bool,
+) -> bool {
+    let (Value::Object(one), Value::Object(other)) = (one, other) else {
+        return one == other;
+    };
+    let rest = |map: &Map<String, Value>| map.len() - usize::from(map.contains_key(field));
+    let same = |(name, value): (&String, &Value)| name == field || other.get(name) == Some(value);
+    let (this, that) = (one.get(field), other.get(field));
+    rest(one) == rest(other)
+        && one.iter().all(same)
+        && same_field(this.unwrap_or(&Value::Null), that.unwrap_or(&Value::Null))
 }
 
 impl Owned {

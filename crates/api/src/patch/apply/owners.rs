@@ -1,6 +1,6 @@
 //! How a write moves the ownership of fields.
 
-use std::{collections::BTreeMap, sync::LazyLock};
+use std::{borrow::Cow, collections::BTreeMap, sync::LazyLock};
 
 use serde_json::Value;
 
@@ -130,17 +130,17 @@ impl<K: Kind> Owners<'_, K> {
     }
 
     /// The object in another version, with its type; `None` when the version is gone.
-    fn in_version(
+    fn in_version<'o>(
         &self,
-        object: &Value,
+        object: &'o Value,
         version: &str,
-    ) -> Result<Option<(Value, TypeRef<'_>)>, Failure> {
+    ) -> Result<Option<(Cow<'o, Value>, TypeRef<'_>)>, Failure> {
         let Some(schema) = self.kind.type_in(version) else {
             return Ok(None);
         };
         let object = match object["apiVersion"] == version {
-            true => object.clone(),
-            false => self.kind.convert(object, version)?,
+            true => Cow::Borrowed(object),
+            false => Cow::Owned(self.kind.convert(object, version)?),
         };
         Ok(Some((object, schema)))
     }
@@ -152,7 +152,7 @@ impl<K: Kind> Owners<'_, K> {
             .retain(|_, owned| self.kind.type_in(&owned.api_version).is_some());
         for owned in managed.entries.values_mut() {
             if let Some(schema) = self.kind.type_in(&owned.api_version) {
-                owned.fields = owned.fields.reconciled(schema);
+                owned.fields = std::mem::take(&mut owned.fields).reconciled(schema);
             }
         }
         managed
@@ -168,10 +168,11 @@ impl<K: Kind> Owners<'_, K> {
         force: bool,
     ) -> Result<(Managed, Comparison), PatchError> {
         let version = self.writer.api_version;
+        // what has changed and what was removed, in each version
         let mut versions = BTreeMap::new();
         let own = self.compare_in(live, new, version);
         let own = own.map_err(PatchError::Internal)?.unwrap_or_default();
-        versions.insert(version.to_owned(), own.clone());
+        versions.insert(version.to_owned(), (own.changed(), own.removed.clone()));
         let mut conflicts = BTreeMap::new();
         for (id, owned) in &managed.entries {
             if Some(id) == writer {
@@ -180,11 +181,10 @@ impl<K: Kind> Owners<'_, K> {
             if !versions.contains_key(&owned.api_version) {
                 let other = self.compare_in(live, new, &owned.api_version);
                 let other = other.map_err(PatchError::Internal)?.unwrap_or_default();
-                versions.insert(owned.api_version.clone(), other);
+                versions.insert(owned.api_version.clone(), (other.changed(), other.removed));
             }
-            let taken = owned
-                .fields
-                .intersection(&versions[&owned.api_version].changed());
+            let (changed, _) = &versions[&owned.api_version];
+            let taken = owned.fields.intersection(changed);
             if !taken.is_empty() {
                 conflicts.insert(id.clone(), taken);
             }
@@ -199,9 +199,10 @@ impl<K: Kind> Owners<'_, K> {
             if let Some(taken) = conflicts.get(id) {
                 owned.fields = owned.fields.difference(taken);
             }
-            owned.fields = owned
-                .fields
-                .difference(&versions[&owned.api_version].removed);
+            let (_, removed) = &versions[&owned.api_version];
+            if !removed.is_empty() {
+                owned.fields = owned.fields.difference(removed);
+            }
         }
         managed.drop_empty();
         Ok((managed, own))
@@ -240,7 +241,7 @@ impl<K: Kind> Owners<'_, K> {
         let gone = all.difference(&left).intersection(&gone);
         let pruned = remove(schema, &merged_then, &gone);
         match self.in_version(&pruned, self.writer.api_version)? {
-            Some((pruned, _)) => Ok(pruned),
+            Some((pruned, _)) => Ok(pruned.into_owned()),
             None => Ok(pruned),
         }
     }

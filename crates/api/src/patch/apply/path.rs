@@ -59,7 +59,7 @@ impl PathElement {
     /// The element as a key of FieldsV1.
     pub fn encode(&self) -> String {
         match self {
-            Self::Field(name) => format!("f:{name}"),
+            Self::Field(name) => ["f:", name].concat(),
             Self::Key(fields) => {
                 let fields: Vec<String> = fields
                     .iter()

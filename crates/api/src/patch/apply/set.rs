@@ -190,37 +190,35 @@ impl FieldSet {
 
     /// The set as the schema of today sees it: below a list or map that has become one value, the
     /// value itself is owned.
-    pub(super) fn reconciled(&self, schema: TypeRef<'_>) -> Self {
+    pub(super) fn reconciled(self, schema: TypeRef<'_>) -> Self {
         let mut atomic = Self::default();
-        self.find_atomic(schema, false, &mut Vec::new(), &mut atomic);
+        self.find_atomic(schema, &mut Vec::new(), &mut atomic);
         match atomic.is_empty() {
-            true => self.clone(),
+            true => self,
             false => self.difference_below(&atomic).union(&atomic),
         }
     }
 
-    fn find_atomic(
-        &self,
+    fn find_atomic<'a>(
+        &'a self,
         schema: TypeRef<'_>,
-        whole: bool,
-        path: &mut Vec<PathElement>,
+        path: &mut Vec<&'a PathElement>,
         out: &mut Self,
     ) {
         let form = schema.form(None);
+        let mut found = || {
+            let path: Vec<PathElement> = path.iter().copied().cloned().collect();
+            out.insert(&path);
+        };
         match form {
             Form::Map(map) if map.fields.is_empty() && schema.is_deduced() => return,
             Form::Map(map) if schema.is_atomic(map) => {
-                if !whole && !self.is_empty() {
-                    out.insert(path);
+                if !self.is_empty() {
+                    found();
                 }
                 return;
             }
-            Form::List(list) if list.is_atomic() => {
-                if !whole {
-                    out.insert(path);
-                }
-                return;
-            }
+            Form::List(list) if list.is_atomic() => return found(),
             Form::Scalar(_) | Form::Nothing => return,
             Form::Map(_) | Form::List(_) => {}
         }
@@ -230,18 +228,13 @@ impl FieldSet {
             (Form::List(list), _) => Some(schema.follow(list.element)),
             (Form::Scalar(_) | Form::Nothing, _) => None,
         };
-        let empty = Self::default();
-        let elements: BTreeSet<&PathElement> = self.children.keys().chain(&self.members).collect();
-        for element in elements {
+        // what is a member and has nothing below it is owned whole already
+        for (element, below) in &self.children {
             let Some(schema) = next(element) else {
                 continue;
             };
-            let below = self.children.get(element);
-            let whole = below.is_none();
-            path.push(element.clone());
-            below
-                .unwrap_or(&empty)
-                .find_atomic(schema, whole, path, out);
+            path.push(element);
+            below.find_atomic(schema, path, out);
             path.pop();
         }
     }
@@ -256,14 +249,14 @@ impl FieldSet {
         if is_member {
             out.insert(".".to_owned(), Value::Object(Map::new()));
         }
-        let elements: BTreeSet<&PathElement> =
-            self.members.iter().chain(self.children.keys()).collect();
-        for element in elements {
-            let below = match self.children.get(element) {
-                Some(below) => below.encode_level(self.members.contains(element)),
-                None => Map::new(),
-            };
+        for (element, below) in &self.children {
+            let below = below.encode_level(self.members.contains(element));
             out.insert(element.encode(), Value::Object(below));
+        }
+        for element in &self.members {
+            if !self.children.contains_key(element) {
+                out.insert(element.encode(), Value::Object(Map::new()));
+            }
         }
         out
     }

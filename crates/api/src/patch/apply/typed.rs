@@ -140,7 +140,9 @@ fn validate_list(
         }
         let below = validate(schema.follow(list.element), item, duplicates);
         problems.extend(below.iter().map(|problem| format!("{element}{problem}")));
-        seen.push(element);
+        if !duplicates {
+            seen.push(element);
+        }
     }
     problems
 }
@@ -275,6 +277,11 @@ impl Compare {
         right: Side<'_>,
         path: &mut Vec<PathElement>,
     ) {
+        if let (Some(left), Some(right)) = (left, right)
+            && same(left, right)
+        {
+            return;
+        }
         let (before, after) = (schema.form(left), schema.form(right));
         let as_leaf = match (left, right) {
             (_, None) => self.form(schema, before, left, right, path),
