@@ -1,7 +1,10 @@
 //! Label and field selectors, as they stand in a query.
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 
+use api::structural::{FieldError, names};
+use serde_json::json;
 use thiserror::Error;
 
 #[derive(Debug, Error, PartialEq, Eq)]
@@ -13,8 +16,16 @@ pub enum SelectorError {
         found: String,
         expected: &'static str,
     },
+    #[error("found '{0}' expected: '('")]
+    NoList(String),
+    #[error("{0}")]
+    Invalid(String),
     #[error("invalid selector: '{selector}'; can't understand '{term}'")]
     FieldTerm { selector: String, term: String },
+    #[error("invalid field selector: invalid escape sequence: \\{0}")]
+    Escape(String),
+    #[error("invalid field selector: unescaped character in value: {}", u32::from(*.0))]
+    Unescaped(char),
 }
 
 /// All requirements must hold; none selects everything.
@@ -42,34 +53,54 @@ impl Labels {
     pub fn parse(text: &str) -> Result<Self, SelectorError> {
         let mut tokens = Tokens { rest: text };
         let mut requirements = Vec::new();
-        if tokens.peek() == Token::End {
-            return Ok(Self::default());
-        }
         loop {
-            requirements.push(requirement(&mut tokens)?);
+            match tokens.peek() {
+                Token::Word(_) | Token::Not => requirements.push(
+                    requirement(&mut tokens)
+                        .map_err(|error| SelectorError::Requirement(error.to_string()))?,
+                ),
+                Token::End => return Ok(Self(requirements)),
+                found => return Err(unexpected(&found, "!, identifier, or 'end of string'")),
+            }
             match tokens.next() {
                 Token::End => return Ok(Self(requirements)),
-                Token::Comma => {}
-                found => return Err(unexpected(&found, "',' or end of string")),
+                Token::Comma => match tokens.peek() {
+                    Token::Word(_) | Token::Not => {}
+                    found => return Err(unexpected(&found, "identifier after ','")),
+                },
+                found => return Err(unexpected(&found, "',' or 'end of string'")),
             }
         }
     }
 
-    pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
+    pub fn is_everything(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn matches<K, V>(&self, labels: &BTreeMap<K, V>) -> bool
+    where
+        K: Borrow<str> + Ord,
+        V: AsRef<str>,
+    {
+        let value = |key: &str| labels.get(key).map(AsRef::as_ref);
         self.0
             .iter()
-            .all(|requirement| requirement.holds(labels.get(&requirement.key)))
+            .all(|requirement| requirement.holds(value(&requirement.key)))
     }
 }
 
 impl Requirement {
-    fn holds(&self, value: Option<&String>) -> bool {
+    fn holds(&self, value: Option<&str>) -> bool {
         let number = || value.and_then(|value| value.parse::<i64>().ok());
         match &self.operator {
             Operator::Exists => value.is_some(),
             Operator::Absent => value.is_none(),
-            Operator::In(values) => value.is_some_and(|value| values.contains(value)),
-            Operator::NotIn(values) => value.is_none_or(|value| !values.contains(value)),
+            Operator::In(values) => {
+                value.is_some_and(|value| values.iter().any(|one| one == value))
+            }
+            Operator::NotIn(values) => {
+                value.is_none_or(|value| values.iter().all(|one| one != value))
+            }
             Operator::Greater(bound) => number().is_some_and(|number| number > *bound),
             Operator::Less(bound) => number().is_some_and(|number| number < *bound),
         }
@@ -84,15 +115,16 @@ enum Token<'a> {
     Close,
     Not,
     Equal,
+    DoubleEqual,
     NotEqual,
     Greater,
     Less,
     End,
 }
 
-/// Symbols, longest first.
+/// Symbols, longer ones before those that they begin with.
 const SYMBOLS: &[(&str, Token)] = &[
-    ("==", Token::Equal),
+    ("==", Token::DoubleEqual),
     ("!=", Token::NotEqual),
     ("=", Token::Equal),
     ("!", Token::Not),
@@ -110,15 +142,17 @@ struct Tokens<'a> {
 impl<'a> Tokens<'a> {
     fn split(&self) -> (Token<'a>, &'a str) {
         let text = self.rest.trim_start();
-        if text.is_empty() {
+        if text.is_empty() || text.starts_with('\0') {
             return (Token::End, text);
         }
+        // to the real server a zero byte is the end where a token could begin, and nothing behind one
+        let behind = |rest: &'a str| rest.strip_prefix('\0').unwrap_or(rest);
         if let Some((symbol, token)) = SYMBOLS.iter().find(|(symbol, _)| text.starts_with(symbol)) {
-            return (token.clone(), &text[symbol.len()..]);
+            return (token.clone(), behind(&text[symbol.len()..]));
         }
-        let ends = |c: char| c.is_whitespace() || "=!,()<>".contains(c);
+        let ends = |c: char| c.is_whitespace() || "=!,()<>\0".contains(c);
         let (word, rest) = text.split_at(text.find(ends).unwrap_or(text.len()));
-        (Token::Word(word), rest)
+        (Token::Word(word), behind(rest))
     }
 
     fn peek(&self) -> Token<'a> {
@@ -132,24 +166,25 @@ impl<'a> Tokens<'a> {
     }
 }
 
-fn unexpected(found: &Token, expected: &'static str) -> SelectorError {
-    let text = match found {
-        Token::Word(word) => (*word).to_owned(),
-        Token::End => String::new(),
-        symbol => SYMBOLS
-            .iter()
-            .rev()
-            .find(|(_, token)| token == symbol)
-            .map(|(text, _)| (*text).to_owned())
-            .unwrap_or_default(),
-    };
-    SelectorError::Requirement(
-        SelectorError::Unexpected {
-            found: text,
-            expected,
+impl Token<'_> {
+    fn text(&self) -> &str {
+        match self {
+            Token::Word(word) => word,
+            Token::End => "",
+            symbol => {
+                let mut known = SYMBOLS.iter();
+                let found = known.find(|(_, token)| token == symbol);
+                found.map_or("", |(text, _)| text)
+            }
         }
-        .to_string(),
-    )
+    }
+}
+
+fn unexpected(found: &Token, expected: &'static str) -> SelectorError {
+    SelectorError::Unexpected {
+        found: found.text().to_owned(),
+        expected,
+    }
 }
 
 fn requirement(tokens: &mut Tokens) -> Result<Requirement, SelectorError> {
@@ -162,59 +197,126 @@ fn requirement(tokens: &mut Tokens) -> Result<Requirement, SelectorError> {
         found => return Err(unexpected(&found, "identifier")),
     };
     if absent {
-        return Ok(Requirement {
-            key,
-            operator: Operator::Absent,
-        });
+        return checked(key, Operator::Absent);
     }
     if matches!(tokens.peek(), Token::End | Token::Comma) {
-        return Ok(Requirement {
-            key,
-            operator: Operator::Exists,
-        });
+        return checked(key, Operator::Exists);
     }
     let operator = match tokens.next() {
-        Token::Equal => Operator::In(vec![value(tokens)]),
-        Token::NotEqual => Operator::NotIn(vec![value(tokens)]),
-        Token::Greater => Operator::Greater(number(tokens)?),
-        Token::Less => Operator::Less(number(tokens)?),
+        Token::Equal | Token::DoubleEqual => Operator::In(vec![value(tokens)?]),
+        Token::NotEqual => Operator::NotIn(vec![value(tokens)?]),
+        Token::Greater => Operator::Greater(number(&key, &value(tokens)?)?),
+        Token::Less => Operator::Less(number(&key, &value(tokens)?)?),
         Token::Word("in") => Operator::In(values(tokens)?),
         Token::Word("notin") => Operator::NotIn(values(tokens)?),
         found => return Err(unexpected(&found, "in, notin, =, ==, !=, gt, lt")),
     };
-    Ok(Requirement { key, operator })
+    checked(key, operator)
+}
+
+/// Keys and values must be such as labels can have.
+fn checked(key: String, operator: Operator) -> Result<Requirement, SelectorError> {
+    let mut errors = key_errors(&key);
+    if let Operator::In(values) | Operator::NotIn(values) = &operator {
+        let mut sorted: Vec<&String> = values.iter().collect();
+        sorted.sort();
+        sorted.dedup();
+        for (index, value) in sorted.into_iter().enumerate() {
+            let problems = names::label_value_problems(value);
+            if !problems.is_empty() {
+                let field = format!("values[{index}][{key}]");
+                let detail = problems.join("; ");
+                errors.push(FieldError::invalid(field, &json!(value), &detail));
+            }
+        }
+    }
+    match errors.is_empty() {
+        true => Ok(Requirement { key, operator }),
+        false => Err(SelectorError::Invalid(together(&errors))),
+    }
+}
+
+fn key_errors(key: &str) -> Vec<FieldError> {
+    let problems = names::qualified_name_problems(key);
+    match problems.is_empty() {
+        true => Vec::new(),
+        false => vec![FieldError::invalid(
+            "<nil>",
+            &json!(key),
+            &problems.join("; "),
+        )],
+    }
+}
+
+/// Several errors stand in brackets.
+fn together(errors: &[FieldError]) -> String {
+    let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    match texts.as_slice() {
+        [one] => one.clone(),
+        several => format!("[{}]", several.join(", ")),
+    }
 }
 
 /// A value may be left out: `a=` asks for the empty value.
-fn value(tokens: &mut Tokens) -> String {
+fn value(tokens: &mut Tokens) -> Result<String, SelectorError> {
     match tokens.peek() {
+        Token::End | Token::Comma => Ok(String::new()),
         Token::Word(word) => {
             tokens.next();
-            word.to_owned()
+            Ok(word.to_owned())
         }
-        _ => String::new(),
+        found => Err(unexpected(&found, "identifier")),
     }
 }
 
-fn number(tokens: &mut Tokens) -> Result<i64, SelectorError> {
-    let found = tokens.next();
-    match &found {
-        Token::Word(word) => word.parse().map_err(|_| unexpected(&found, "an integer")),
-        _ => Err(unexpected(&found, "identifier")),
-    }
+fn number(key: &str, text: &str) -> Result<i64, SelectorError> {
+    text.parse().map_err(|_| {
+        let mut errors = key_errors(key);
+        let detail = "for 'Gt', 'Lt' operators, the value must be an integer";
+        errors.push(FieldError::invalid("values[0]", &json!(text), detail));
+        SelectorError::Invalid(together(&errors))
+    })
 }
 
 fn values(tokens: &mut Tokens) -> Result<Vec<String>, SelectorError> {
     match tokens.next() {
         Token::Open => {}
-        found => return Err(unexpected(&found, "'('")),
+        found => return Err(SelectorError::NoList(found.text().to_owned())),
     }
-    let mut values = vec![value(tokens)];
+    match tokens.peek() {
+        Token::Word(_) | Token::Comma => {}
+        Token::Close => {
+            tokens.next();
+            return Ok(vec![String::new()]);
+        }
+        found => return Err(unexpected(&found, "',', ')' or identifier")),
+    }
+    let mut values = Vec::new();
+    // nothing before, between or after commas is the empty value
+    let mut expects_value = true;
     loop {
         match tokens.next() {
-            Token::Close => return Ok(values),
-            Token::Comma => values.push(value(tokens)),
-            found => return Err(unexpected(&found, "',' or ')'")),
+            Token::Word(word) => {
+                values.push(word.to_owned());
+                expects_value = false;
+                match tokens.peek() {
+                    Token::Comma | Token::Close => {}
+                    found => return Err(unexpected(&found, "',' or ')'")),
+                }
+            }
+            Token::Comma => {
+                if expects_value {
+                    values.push(String::new());
+                }
+                expects_value = true;
+            }
+            Token::Close => {
+                if expects_value {
+                    values.push(String::new());
+                }
+                return Ok(values);
+            }
+            found => return Err(unexpected(&found, "',', or identifier")),
         }
     }
 }
@@ -238,7 +340,7 @@ impl Fields {
         let field = |term: &str| {
             for (symbol, equal) in [("!=", false), ("==", true), ("=", true)] {
                 if let Some((path, value)) = term.split_once(symbol) {
-                    let value = unescape(value).ok_or_else(|| not_understood(text, term))?;
+                    let value = unescape(value)?;
                     return Ok(Field {
                         path: path.to_owned(),
                         value,
@@ -248,10 +350,19 @@ impl Fields {
             }
             Err(not_understood(text, term))
         };
-        terms
-            .map(|term| field(&term))
-            .collect::<Result<_, _>>()
-            .map(Self)
+        let fields: Vec<Field> = terms.map(|term| field(&term)).collect::<Result<_, _>>()?;
+        // a sign alone asks for nothing
+        let asks = |field: &Field| !(field.path.is_empty() && field.value.is_empty());
+        Ok(Self(fields.into_iter().filter(asks).collect()))
+    }
+
+    /// Adds that a field must have a value.
+    pub fn require(&mut self, path: &str, value: &str) {
+        self.0.push(Field {
+            path: path.to_owned(),
+            value: value.to_owned(),
+            equal: true,
+        });
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &Field> {
@@ -289,17 +400,20 @@ fn split_unescaped(text: &str) -> Vec<String> {
     terms
 }
 
-fn unescape(value: &str) -> Option<String> {
+fn unescape(value: &str) -> Result<String, SelectorError> {
     let mut out = String::new();
     let mut chars = value.chars();
     while let Some(c) = chars.next() {
         match c {
-            '\\' => out.push(chars.next().filter(|next| "\\,=".contains(*next))?),
-            ',' | '=' => return None,
+            '\\' => match chars.next() {
+                Some(next) if "\\,=".contains(next) => out.push(next),
+                next => return Err(SelectorError::Escape(next.into_iter().collect())),
+            },
+            ',' | '=' => return Err(SelectorError::Unescaped(c)),
             other => out.push(other),
         }
     }
-    Some(out)
+    Ok(out)
 }
 
 #[cfg(test)]

@@ -1,8 +1,28 @@
 //! The kinds that the embedded cluster has from the start: one table of what the API says about them, and for those
 //! that are particular, their rules. Everything here is pure; the server calls it at fixed places.
 
+mod access;
+mod check;
+mod deployment;
+mod event;
+mod internal;
+mod namespace;
+mod network_policy;
+mod node;
+mod pod;
+mod secret;
+mod selectors;
+mod service;
+mod small;
+mod storage;
 mod table;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+mod unified;
 
+use access::{as_map, take_from};
 use api::structural::FieldError;
 use serde_json::Value;
 
@@ -79,6 +99,9 @@ pub trait Others {
     fn list(&self, resource: &str, namespace: Option<&str>) -> Vec<Value>;
 }
 
+/// A field that selectors may name, with what it holds in an object.
+pub type Field = (&'static str, fn(&Value) -> String);
+
 /// What is particular to a kind, in the order the server calls it. Objects are decoded (no unknown fields, no nulls,
 /// right types) and have `apiVersion`, `kind` and `metadata`. A create calls `default`, `prepare_create`, `admit`,
 /// `validate`; an update `default`, `prepare_update`, `validate_update`.
@@ -97,8 +120,10 @@ pub struct Rules {
     /// Puts back what a write of this part may not change.
     pub prepare_update: fn(new: &mut Value, old: &Value, part: Part),
     pub validate_update: fn(new: &Value, old: &Value, part: Part) -> Vec<FieldError>,
-    /// The fields beside `metadata.name` and `metadata.namespace` that field selectors may name, with where they are.
-    pub fields: &'static [(&'static str, fn(&Value) -> String)],
+    /// What the client should know though it is no error; `old` is absent at creation.
+    pub warnings: fn(new: &Value, old: Option<&Value>) -> Vec<String>,
+    /// The fields beside `metadata.name` and `metadata.namespace` that field selectors may name.
+    pub fields: &'static [Field],
 }
 
 impl Rules {
@@ -111,8 +136,29 @@ impl Rules {
         prepare_create: |_| {},
         admit: |_, _| Ok(()),
         validate: |_| Vec::new(),
-        prepare_update: |_, _, _| {},
+        prepare_update: |new, old, part| match part {
+            Part::Status => keep_all_but_status(new, old),
+            _ => keep_status(new, old),
+        },
         validate_update: |_, _, _| Vec::new(),
+        warnings: |_, _| Vec::new(),
         fields: &[],
     };
+}
+
+/// Puts the status back: a write of the object itself does not change it.
+pub fn keep_status(new: &mut Value, old: &Value) {
+    take_from(as_map(new), old, "status");
+}
+
+/// Puts all back but the status and metadata, most of which built-in kinds let a write of the status change.
+pub fn keep_all_but_status(new: &mut Value, old: &Value) {
+    let kept = |key: &str| !matches!(key, "apiVersion" | "kind" | "metadata" | "status");
+    let new = as_map(new);
+    new.retain(|key, _| !kept(key));
+    for (key, value) in old.as_object().into_iter().flatten() {
+        if kept(key) {
+            new.insert(key.clone(), value.clone());
+        }
+    }
 }

@@ -1,8 +1,13 @@
 //! What discovery says about the built-in kinds, and which rules they have.
 
-use super::{BuiltIn, BuiltInSubresource, NameRule, Rules};
+use super::{
+    BuiltIn, BuiltInSubresource, Rules, deployment, event, namespace, network_policy, node, pod,
+    secret, service, small, storage,
+};
 
 const STATUS_VERBS: &[&str] = &["get", "patch", "update"];
+const STREAM_VERBS: &[&str] = &["create", "get"];
+const PROXY_VERBS: &[&str] = &["create", "delete", "get", "patch", "update"];
 
 /// A subresource that has the kind of its resource.
 const fn own(name: &'static str, verbs: &'static [&'static str]) -> BuiltInSubresource {
@@ -29,12 +34,18 @@ const POD: BuiltIn = BuiltIn {
     short_names: &["po"],
     categories: &["all"],
     subresources: &[
+        foreign("attach", "PodAttachOptions", None, STREAM_VERBS),
         foreign("binding", "Binding", None, &["create"]),
         own("ephemeralcontainers", STATUS_VERBS),
         foreign("eviction", "Eviction", Some(("policy", "v1")), &["create"]),
+        foreign("exec", "PodExecOptions", None, STREAM_VERBS),
+        own("log", &["get"]),
+        foreign("portforward", "PodPortForwardOptions", None, STREAM_VERBS),
+        foreign("proxy", "PodProxyOptions", None, PROXY_VERBS),
         own("resize", STATUS_VERBS),
         STATUS,
     ],
+    rules: pod::RULES,
     ..namespaced("", "v1", "Pod", "pods")
 };
 
@@ -42,60 +53,69 @@ const POD: BuiltIn = BuiltIn {
 pub static BUILT_IN: &[BuiltIn] = &[
     BuiltIn {
         short_names: &["cm"],
+        rules: secret::CONFIG_MAP,
         ..namespaced("", "v1", "ConfigMap", "configmaps")
     },
     BuiltIn {
         short_names: &["ev"],
+        rules: event::CORE,
         ..namespaced("", "v1", "Event", "events")
     },
     BuiltIn {
         short_names: &["ns"],
         subresources: &[own("finalize", &["update"]), STATUS],
-        rules: Rules {
-            name: NameRule::Label,
-            ..Rules::PLAIN
-        },
+        rules: namespace::RULES,
         ..cluster("", "v1", "Namespace", "namespaces")
     },
     BuiltIn {
         short_names: &["no"],
         subresources: &[STATUS],
+        rules: node::RULES,
         ..cluster("", "v1", "Node", "nodes")
     },
     BuiltIn {
         short_names: &["pvc"],
         subresources: &[STATUS],
+        rules: storage::CLAIM,
         ..namespaced("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims")
     },
     BuiltIn {
         short_names: &["pv"],
         subresources: &[STATUS],
+        rules: storage::VOLUME,
         ..cluster("", "v1", "PersistentVolume", "persistentvolumes")
     },
     POD,
-    namespaced("", "v1", "Secret", "secrets"),
+    BuiltIn {
+        rules: secret::SECRET,
+        ..namespaced("", "v1", "Secret", "secrets")
+    },
     BuiltIn {
         short_names: &["sa"],
+        subresources: &[foreign(
+            "token",
+            "TokenRequest",
+            Some(("authentication.k8s.io", "v1")),
+            &["create"],
+        )],
+        rules: small::SERVICE_ACCOUNT,
         ..namespaced("", "v1", "ServiceAccount", "serviceaccounts")
     },
     BuiltIn {
         short_names: &["svc"],
         categories: &["all"],
-        subresources: &[STATUS],
-        rules: Rules {
-            name: NameRule::LetterLabel,
-            ..Rules::PLAIN
-        },
+        subresources: &[
+            foreign("proxy", "ServiceProxyOptions", None, PROXY_VERBS),
+            STATUS,
+        ],
+        rules: service::RULES,
         ..namespaced("", "v1", "Service", "services")
     },
     BuiltIn {
         short_names: &["crd", "crds"],
         categories: &["api-extensions"],
         subresources: &[STATUS],
-        rules: Rules {
-            generation: true,
-            ..Rules::PLAIN
-        },
+        rules: crate::crd::RULES,
         ..cluster(
             "apiextensions.k8s.io",
             "v1",
@@ -103,7 +123,10 @@ pub static BUILT_IN: &[BuiltIn] = &[
             "customresourcedefinitions",
         )
     },
-    namespaced("apps", "v1", "ControllerRevision", "controllerrevisions"),
+    BuiltIn {
+        rules: small::CONTROLLER_REVISION,
+        ..namespaced("apps", "v1", "ControllerRevision", "controllerrevisions")
+    },
     BuiltIn {
         short_names: &["deploy"],
         categories: &["all"],
@@ -111,36 +134,42 @@ pub static BUILT_IN: &[BuiltIn] = &[
             foreign("scale", "Scale", Some(("autoscaling", "v1")), STATUS_VERBS),
             STATUS,
         ],
-        rules: Rules {
-            generation: true,
-            ..Rules::PLAIN
-        },
+        rules: deployment::DEPLOYMENT,
         ..namespaced("apps", "v1", "Deployment", "deployments")
     },
-    namespaced("coordination.k8s.io", "v1", "Lease", "leases"),
+    BuiltIn {
+        rules: small::LEASE,
+        ..namespaced("coordination.k8s.io", "v1", "Lease", "leases")
+    },
     BuiltIn {
         short_names: &["ev"],
+        rules: event::OWN,
         ..namespaced("events.k8s.io", "v1", "Event", "events")
     },
     BuiltIn {
         short_names: &["netpol"],
-        rules: Rules {
-            generation: true,
-            ..Rules::PLAIN
-        },
-        ..namespaced("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies")
+        rules: network_policy::RULES,
+        ..namespaced(
+            "networking.k8s.io",
+            "v1",
+            "NetworkPolicy",
+            "networkpolicies",
+        )
     },
     BuiltIn {
         short_names: &["pdb"],
         subresources: &[STATUS],
-        rules: Rules {
-            generation: true,
-            ..Rules::PLAIN
-        },
-        ..namespaced("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets")
+        rules: deployment::BUDGET,
+        ..namespaced(
+            "policy",
+            "v1",
+            "PodDisruptionBudget",
+            "poddisruptionbudgets",
+        )
     },
     BuiltIn {
         short_names: &["sc"],
+        rules: storage::CLASS,
         ..cluster("storage.k8s.io", "v1", "StorageClass", "storageclasses")
     },
 ];

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use api::patch::types;
 use api::structural;
-use serde_json::Value;
 
 use crate::kinds::BuiltIn;
 use crate::status::Qualified;
@@ -55,8 +54,8 @@ pub struct Custom {
     pub schema: structural::Schema,
     /// The same schema as merges see it.
     pub types: types::Schema,
-    /// As the CRD has it, for OpenAPI.
-    pub open_api: Value,
+    /// As the CRD has it, for OpenAPI; as text, since it is seldom needed and many times larger when parsed.
+    pub open_api: Box<str>,
     /// `apiVersion` of what is stored.
     pub stored_api_version: String,
     /// `apiVersion`s of all versions that the CRD has.
@@ -69,6 +68,8 @@ pub struct Custom {
     /// Sent with every answer about a deprecated version.
     pub warning: Option<String>,
     pub conversion: Conversion,
+    /// Objects written up to this revision may not fit the schema: it came later.
+    pub since: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

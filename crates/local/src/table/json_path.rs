@@ -1,6 +1,8 @@
 //! The JSON paths of printer columns: `.spec.replicas`, `.metadata.labels.a\.b/c`, `[0]`, `[*]`, and
 //! `.status.conditions[?(@.type=='Ready')].status`.
 
+use std::cmp::Ordering;
+
 use serde_json::Value;
 use thiserror::Error;
 
@@ -13,7 +15,10 @@ pub struct PathError {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct JsonPath(Vec<Step>);
+pub struct JsonPath {
+    text: String,
+    steps: Vec<Step>,
+}
 
 #[derive(Clone, Debug, PartialEq)]
 enum Step {
@@ -21,11 +26,52 @@ enum Step {
     /// Counted from the end where negative.
     Index(i64),
     All,
+    /// Items of a list of which the field is there, and compares so.
     Filter {
         field: Vec<Step>,
-        equal: bool,
-        value: Value,
+        comparison: Option<(Comparison, Value)>,
     },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Comparison {
+    Equal,
+    NotEqual,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+}
+
+/// The longer ones first, so that they are not taken for the shorter.
+const COMPARISONS: [(&str, Comparison); 6] = [
+    ("==", Comparison::Equal),
+    ("!=", Comparison::NotEqual),
+    ("<=", Comparison::LessOrEqual),
+    (">=", Comparison::GreaterOrEqual),
+    ("<", Comparison::Less),
+    (">", Comparison::Greater),
+];
+
+impl Comparison {
+    fn holds(self, left: &Value, right: &Value) -> bool {
+        let order = match (left, right) {
+            (Value::Number(left), Value::Number(right)) => left
+                .as_f64()
+                .zip(right.as_f64())
+                .and_then(|(left, right)| left.partial_cmp(&right)),
+            (Value::String(left), Value::String(right)) => Some(left.cmp(right)),
+            _ => None,
+        };
+        match self {
+            Self::Equal => left == right,
+            Self::NotEqual => left != right,
+            Self::Less => order.is_some_and(Ordering::is_lt),
+            Self::LessOrEqual => order.is_some_and(Ordering::is_le),
+            Self::Greater => order.is_some_and(Ordering::is_gt),
+            Self::GreaterOrEqual => order.is_some_and(Ordering::is_ge),
+        }
+    }
 }
 
 impl JsonPath {
@@ -33,14 +79,22 @@ impl JsonPath {
         let mut parser = Parser { path, rest: path };
         let steps = parser.steps()?;
         match parser.rest.is_empty() {
-            true => Ok(Self(steps)),
+            true => Ok(Self {
+                text: path.to_owned(),
+                steps,
+            }),
             false => Err(parser.error("a field after '.', or an index in brackets")),
         }
     }
 
+    /// As it was written.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
     /// The first value the path leads to.
     pub fn first<'a>(&self, object: &'a Value) -> Option<&'a Value> {
-        follow(&self.0, object)
+        follow(&self.steps, object)
     }
 }
 
@@ -61,13 +115,14 @@ fn follow<'a>(steps: &[Step], value: &'a Value) -> Option<&'a Value> {
             follow(rest, items.get(index)?)
         }
         Step::All => children(value).find_map(|child| follow(rest, child)),
-        Step::Filter {
-            field,
-            equal,
-            value: wanted,
-        } => children(value)
-            .filter(|child| follow(field, child).is_some_and(|found| (found == wanted) == *equal))
-            .find_map(|child| follow(rest, child)),
+        Step::Filter { field, comparison } => value
+            .as_array()?
+            .iter()
+            .filter(|item| match (follow(field, item), comparison) {
+                (Some(found), Some((comparison, wanted))) => comparison.holds(found, wanted),
+                (found, _) => found.is_some(),
+            })
+            .find_map(|item| follow(rest, item)),
     }
 }
 
@@ -137,7 +192,7 @@ impl<'a> Parser<'a> {
             match chars.next() {
                 None => break self.rest.len(),
                 Some((_, '\\')) => name.extend(chars.next().map(|(_, c)| c)),
-                Some((at, '.' | '[' | ']' | ')' | '=' | '!' | ' ')) => break at,
+                Some((at, '.' | '[' | ']' | ')' | '=' | '!' | '<' | '>' | ' ')) => break at,
                 Some((_, c)) => name.push(c),
             }
         };
@@ -171,19 +226,17 @@ impl<'a> Parser<'a> {
     fn filter(&mut self) -> Result<Step, PathError> {
         let field = self.steps()?;
         self.skip_spaces();
-        let equal = match (self.take("=="), self.take("!=")) {
-            (true, _) => true,
-            (_, true) => false,
-            _ => return Err(self.error("'==' or '!='")),
+        let comparison = COMPARISONS.iter().find(|(sign, _)| self.take(sign));
+        let comparison = match comparison {
+            None if self.rest.starts_with(')') => None,
+            None => return Err(self.error("a comparison such as '=='")),
+            Some((_, comparison)) => {
+                self.skip_spaces();
+                Some((*comparison, self.literal()?))
+            }
         };
         self.skip_spaces();
-        let value = self.literal()?;
-        self.skip_spaces();
-        Ok(Step::Filter {
-            field,
-            equal,
-            value,
-        })
+        Ok(Step::Filter { field, comparison })
     }
 
     fn literal(&mut self) -> Result<Value, PathError> {
@@ -250,6 +303,9 @@ mod tests {
                 json!("False"),
             ),
             (".spec.ports[?(@.port==443)].port", json!(443)),
+            (".spec.ports[?(@.port>80)].port", json!(443)),
+            (".spec.ports[?(@.port<=80)].port", json!(80)),
+            (".status.conditions[?(@.reason)].type", json!("Ready")),
             (".spec.ports[0].port", json!(80)),
             (".spec.ports[-1].port", json!(443)),
             (".spec.ports[*].port", json!(80)),
@@ -264,6 +320,7 @@ mod tests {
             ".spec.absent",
             ".status.conditions[?(@.type=='No')].status",
             ".spec.ports[7]",
+            ".metadata[?(@.x==1)]",
         ] {
             assert_eq!(
                 JsonPath::parse(path).unwrap().first(&object),
