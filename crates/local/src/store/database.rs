@@ -4,6 +4,7 @@
 //! in memory, so the table has no index, and a row is addressed by the revision that created its object.
 
 use std::fs::{self, File, TryLockError};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
@@ -65,6 +66,7 @@ impl Database {
     pub(super) fn open(directory: &Path) -> Result<(Database, Snapshot), OpenError> {
         let lock = lock(directory)?;
         let path = directory.join("objects.db");
+        make_private(&path)?;
         let connection = connect(&path).map_err(|source| open_error(&path, source))?;
         check_origin(&connection, &path)?;
         use_log(&connection, &path)?;
@@ -191,6 +193,20 @@ fn lock(directory: &Path) -> Result<Lock, OpenError> {
         }),
         Err(TryLockError::Error(source)) => Err(cannot(source)),
     }
+}
+
+/// Secrets are in it: nobody else reads it. What SQLite puts beside the file gets the file's mode.
+fn make_private(path: &Path) -> Result<(), OpenError> {
+    let file = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .mode(0o600)
+        .open(path);
+    file.map(drop).map_err(|source| OpenError::Directory {
+        path: path.to_owned(),
+        source,
+    })
 }
 
 fn connect(path: &Path) -> rusqlite::Result<Connection> {

@@ -21,6 +21,7 @@
 
 mod database;
 mod error;
+mod follow;
 mod key;
 mod object;
 mod pending;
@@ -39,6 +40,7 @@ use snapshot::Objects;
 use watch::{History, Limits};
 
 pub use error::{OpenError, StorageError, WatchError, WriteError};
+pub use follow::Follow;
 pub use key::{Key, Scope};
 pub use object::{Change, Entry, Event, EventKind, Precondition};
 pub use snapshot::Snapshot;
@@ -176,6 +178,15 @@ impl Store {
             });
         }
         self.handle.shared.history.watch(scope, after)
+    }
+
+    /// All objects as of now, and every event after that, of whatever resource.
+    pub fn follow(&self) -> (Snapshot, Follow) {
+        // in this order: readers see a write before followers are told of it, so none falls in between
+        let events = self.handle.shared.history.followers.add();
+        let snapshot = self.snapshot();
+        let after = snapshot.revision();
+        (snapshot, Follow { after, events })
     }
 
     pub fn stats(&self) -> Stats {

@@ -22,6 +22,18 @@ pub struct Entry {
     pub(super) created: u64,
 }
 
+impl Entry {
+    /// The same object in another state.
+    pub(crate) fn changed(&self, value: Bytes, revision: u64) -> Entry {
+        Entry {
+            key: self.key.clone(),
+            revision,
+            value,
+            created: self.created,
+        }
+    }
+}
+
 impl fmt::Debug for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(

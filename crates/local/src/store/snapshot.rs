@@ -48,6 +48,11 @@ impl Snapshot {
         self.range(scope, from)
     }
 
+    /// All objects of all resources in the order of their keys.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Entry>> {
+        self.objects.iter().map(|record| &record.0)
+    }
+
     /// How many objects there are of all resources.
     pub fn len(&self) -> usize {
         self.objects.len()

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use tokio::sync::Notify;
 
 use super::error::WatchError;
+use super::follow::Followers;
 use super::key::Scope;
 use super::object::Event;
 
@@ -31,6 +32,7 @@ pub(super) struct History {
     /// Every event up to this revision is in its ring.
     published: AtomicU64,
     topics: Mutex<HashMap<Box<str>, Arc<Topic>>>,
+    pub(super) followers: Followers,
 }
 
 struct Topic {
@@ -56,6 +58,7 @@ impl History {
             start,
             published: AtomicU64::new(start),
             topics: Mutex::default(),
+            followers: Followers::default(),
         })
     }
 
@@ -63,6 +66,7 @@ impl History {
     pub(super) fn publish(&self, events: impl IntoIterator<Item = Event>, revision: u64) {
         let mut touched: Vec<(Arc<str>, Arc<Topic>)> = Vec::new();
         for event in events {
+            self.followers.tell(&event);
             let resource = event.entry.key.resource();
             let known = touched.iter().position(|(name, _)| **name == *resource);
             let at = known.unwrap_or_else(|| {
@@ -110,6 +114,7 @@ impl History {
 
     /// Ends every watch once it has read what is left.
     pub(super) fn close(&self) {
+        self.followers.close();
         let topics = self.topics.lock().unwrap_or_else(PoisonError::into_inner);
         for topic in topics.values() {
             topic

@@ -1,0 +1,236 @@
+//! The Node objects, and which of them takes a pod. Pure.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::{
+    api::core::v1::{Node, PodSpec},
+    apimachinery::pkg::api::resource::Quantity,
+    jiff::Timestamp,
+};
+use serde_json::{Value, json};
+
+use super::{address, container::stamp, plan::difference};
+
+pub(super) const VERSION: &str = "v1.36.3";
+const NOT_READY: &str = "node.kubernetes.io/not-ready";
+
+/// A node as the scheduler sees it.
+pub(super) struct Spot<'a> {
+    pub(super) name: &'a str,
+    /// Absent until the object is there.
+    pub(super) node: Option<&'a Node>,
+    /// How many pods it has.
+    pub(super) load: usize,
+}
+
+#[derive(Debug, PartialEq)]
+pub(super) enum NodeAct {
+    Create(Box<Node>),
+    Status(Value),
+    /// A merge patch of the object itself.
+    Patch(Value),
+}
+
+pub(super) fn default_capacity() -> BTreeMap<String, Quantity> {
+    [
+        ("cpu", "256"),
+        ("memory", "4000Gi"),
+        ("ephemeral-storage", "4000Gi"),
+        ("pods", "65535"),
+    ]
+    .map(|(name, size)| (name.to_owned(), Quantity(size.to_owned())))
+    .into()
+}
+
+/// What is missing to make the node what it is meant to be.
+pub(super) fn keep(
+    name: &str,
+    index: usize,
+    node: Option<&Node>,
+    capacity: &BTreeMap<String, Quantity>,
+    now: Timestamp,
+) -> Option<NodeAct> {
+    let Some(node) = node else {
+        return Some(NodeAct::Create(Box::new(object(name))));
+    };
+    let version = json!({"resourceVersion": node.metadata.resource_version});
+    let old = serde_json::to_value(&node.status).unwrap_or_default();
+    let new = status(name, index, &old, capacity, now);
+    if let Some(patch) = difference(&old, &new) {
+        return Some(NodeAct::Status(
+            json!({"metadata": version, "status": patch}),
+        ));
+    }
+    let taints = node.spec.as_ref()?.taints.as_ref()?;
+    if taints.iter().all(|taint| taint.key != NOT_READY) {
+        return None;
+    }
+    let rest: Vec<_> = taints
+        .iter()
+        .filter(|taint| taint.key != NOT_READY)
+        .collect();
+    Some(NodeAct::Patch(
+        json!({"metadata": version, "spec": {"taints": rest}}),
+    ))
+}
+
+fn object(name: &str) -> Node {
+    let labels = [
+        ("kubernetes.io/hostname", name),
+        ("kubernetes.io/os", "linux"),
+        ("kubernetes.io/arch", "amd64"),
+        ("hollow.sandbar.dev/node", "true"),
+    ];
+    let mut node = Node::default();
+    node.metadata.name = Some(name.to_owned());
+    node.metadata.labels = Some(
+        labels
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .into(),
+    );
+    node
+}
+
+/// The whole status; what the node does not answer for, and the times of what has not changed, are
+/// as before.
+fn status(
+    name: &str,
+    index: usize,
+    old: &Value,
+    capacity: &BTreeMap<String, Quantity>,
+    now: Timestamp,
+) -> Value {
+    let mut status = match old {
+        Value::Object(_) => old.clone(),
+        _ => json!({}),
+    };
+    status["capacity"] = json!(capacity);
+    status["allocatable"] = json!(capacity);
+    if status.get("addresses").is_none() {
+        status["addresses"] = json!([
+            {"type": "InternalIP", "address": address::of_node(index).to_string()},
+            {"type": "Hostname", "address": name},
+        ]);
+    }
+    status["nodeInfo"] = json!({
+        "architecture": "amd64",
+        "bootID": name,
+        "containerRuntimeVersion": "hollow://1.0",
+        "kernelVersion": "hollow",
+        "kubeProxyVersion": "",
+        "kubeletVersion": VERSION,
+        "machineID": name,
+        "operatingSystem": "linux",
+        "osImage": "hollow",
+        "systemUUID": name,
+    });
+    let conditions = conditions(old.get("conditions").and_then(Value::as_array), now);
+    status["conditions"] = Value::Array(conditions);
+    status
+}
+
+fn conditions(old: Option<&Vec<Value>>, now: Timestamp) -> Vec<Value> {
+    let own = [
+        (
+            "MemoryPressure",
+            "False",
+            "KubeletHasSufficientMemory",
+            "kubelet has sufficient memory available",
+        ),
+        (
+            "DiskPressure",
+            "False",
+            "KubeletHasNoDiskPressure",
+            "kubelet has no disk pressure",
+        ),
+        (
+            "PIDPressure",
+            "False",
+            "KubeletHasSufficientPID",
+            "kubelet has sufficient PID available",
+        ),
+        (
+            "Ready",
+            "True",
+            "KubeletReady",
+            "kubelet is posting ready status",
+        ),
+    ];
+    let now = json!(stamp(now));
+    let kind = |condition: &Value| condition["type"].as_str().unwrap_or_default().to_owned();
+    let old: &[Value] = old.map(Vec::as_slice).unwrap_or_default();
+    let foreign = old
+        .iter()
+        .filter(|condition| own.iter().all(|own| own.0 != kind(condition)))
+        .cloned();
+    let own = own.map(|(name, status, reason, message)| {
+        let before = old
+            .iter()
+            .find(|condition| kind(condition) == name && condition["status"] == status);
+        let time = |field: &str| {
+            let time = before.and_then(|before| before.get(field)).cloned();
+            time.unwrap_or_else(|| now.clone())
+        };
+        json!({
+            "type": name, "status": status, "reason": reason, "message": message,
+            "lastHeartbeatTime": time("lastHeartbeatTime"),
+            "lastTransitionTime": time("lastTransitionTime"),
+        })
+    });
+    foreign.chain(own).collect()
+}
+
+/// The node that takes the pod: of those that may, the one with the fewest pods. Otherwise the
+/// scheduler's words for why there is none.
+pub(super) fn choose<'a>(
+    pod: &PodSpec,
+    spots: &[Spot<'a>],
+    refused: bool,
+) -> Result<&'a str, String> {
+    let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut best: Option<&Spot<'a>> = None;
+    let known = spots.iter().filter_map(|spot| Some((spot, spot.node?)));
+    for (spot, node) in known.clone() {
+        if let Some(reason) = objection(pod, node, spot.load, refused) {
+            *reasons.entry(reason).or_default() += 1;
+        } else if best.is_none_or(|best| spot.load < best.load) {
+            best = Some(spot);
+        }
+    }
+    let all = known.count();
+    best.map(|spot| spot.name).ok_or_else(|| {
+        let mut reasons: Vec<String> = reasons
+            .iter()
+            .map(|(reason, count)| format!("{count} {reason}"))
+            .collect();
+        reasons.sort();
+        format!(
+            "0/{all} nodes are available: {}. preemption: 0/{all} nodes are available: {all} \
+             Preemption is not helpful for scheduling.",
+            reasons.join(", ")
+        )
+    })
+}
+
+fn objection(pod: &PodSpec, node: &Node, load: usize, refused: bool) -> Option<&'static str> {
+    if refused {
+        return Some("Insufficient cpu");
+    }
+    if node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true) {
+        return Some("node(s) were unschedulable");
+    }
+    let labels = node.metadata.labels.as_ref();
+    let has = |key: &String, value: &String| labels.is_some_and(|all| all.get(key) == Some(value));
+    let mut wanted = pod.node_selector.iter().flatten();
+    if !wanted.all(|(key, value)| has(key, value)) {
+        return Some("node(s) didn't match Pod's node affinity/selector");
+    }
+    let room = node
+        .status
+        .as_ref()
+        .and_then(|status| status.allocatable.as_ref()?.get("pods")?.0.parse().ok());
+    match room {
+        Some(room) if load >= room => Some("Too many pods"),
+        _ => None,
+    }
+}
