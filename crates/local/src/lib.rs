@@ -1,9 +1,17 @@
 //! The embedded cluster: a Kubernetes API in one process.
 
+pub mod clock;
+mod cluster;
+mod controllers;
+pub mod crd;
 pub mod fault;
+pub mod hollow;
 pub mod kinds;
 pub mod selector;
+pub mod serve;
 pub mod server;
 pub mod status;
 pub mod store;
 pub mod table;
+
+pub use cluster::{Cluster, Options};

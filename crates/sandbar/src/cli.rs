@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
-use crate::crds;
+use crate::{api, crds};
 
 /// Warm pools of isolated sandboxes for AI agents, and their upgrades.
 #[derive(Parser)]
@@ -18,6 +18,7 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 enum Command {
+    Api(api::Args),
     Crds(crds::Args),
     /// Print the completion script of a shell
     ///
@@ -30,6 +31,7 @@ enum Command {
 impl Args {
     pub(crate) fn run(self) -> Result<()> {
         match self.command {
+            Command::Api(args) => args.run(),
             Command::Crds(args) => args.run(),
             Command::Completion { shell } => {
                 clap_complete::generate(shell, &mut Self::command(), "sandbar", &mut io::stdout());

@@ -76,6 +76,13 @@ pub(crate) fn ensure(spec: &Spec, progress: &mut Progress) -> Result<Tools> {
     Ok(Tools { programs, node })
 }
 
+/// Finds or makes kubectl alone.
+pub(crate) fn kubectl() -> Result<PathBuf> {
+    let found =
+        go::KUBERNETES.ensure(&paths::cache_dir()?, &["kubectl"], &mut Progress::new(true))?;
+    found.into_values().next().context("there is no kubectl")
+}
+
 /// Checks what cannot be fetched, so that the answer comes before a long build and names the remedy.
 pub(crate) fn check_host() -> Result<()> {
     if !rustix::process::geteuid().is_root() {

@@ -54,6 +54,12 @@ pub use audit::{Write, Writes};
 pub use images::Image;
 pub use namespace::Namespace;
 
+/// The path of the kubectl that [`Testbed::kubectl`] runs, for a server that is no testbed. It needs no cluster and no
+/// root; the first call on a machine may build it.
+pub fn kubectl() -> Result<PathBuf> {
+    binaries::kubectl()
+}
+
 /// How long the shared cluster outlives its last user: the next test binary of one `cargo test` may follow.
 const GRACE: Duration = Duration::from_secs(3);
 

@@ -32,10 +32,12 @@ pub(crate) fn path() -> Result<PathBuf> {
 /// Cargo holds no lock while tests run, so it can be asked; when nothing changed it answers at once.
 fn build() -> Result<PathBuf> {
     let test = std::env::current_exe().context("finding the test's own program")?;
-    // <target>/<profile>/deps/<test>-<hash>, or <target>/<profile>/examples/<name>
-    let profile = test
-        .ancestors()
-        .nth(2)
+    // <target>/<profile>/deps/<test>-<hash>, <target>/<profile>/examples/<name>, or <target>/<profile>/<program>
+    let folder = test.parent();
+    let inner = |folder: &&Path| folder.ends_with("deps") || folder.ends_with("examples");
+    let profile = folder
+        .filter(inner)
+        .map_or(folder, Path::parent)
         .with_context(|| format!("{} is not in a target directory", test.display()))?;
     let name = match profile.file_name().and_then(|n| n.to_str()) {
         Some("debug") | None => "dev",
