@@ -11,6 +11,7 @@ use kube::{
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
     runtime::{Controller, controller::Action, watcher},
 };
+use local::Cluster;
 use local::fault::{Fault, Faults, Refusal, every_point};
 use serde_json::json;
 use testbed::{OwnOptions, Testbed};
@@ -149,12 +150,22 @@ impl Scenario {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_controller_survives_every_fault_at_every_request() {
+async fn a_controller_survives_every_fault_at_every_request_on_a_real_server() {
     let bed = Testbed::own(OwnOptions::default()).await.unwrap();
     let namespace = bed.namespace("faults").await.unwrap();
+    survives_everything(bed.client(), namespace.name()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_controller_survives_every_fault_at_every_request_on_the_embedded_one() {
+    let cluster = Cluster::open(local::Options::ephemeral()).await.unwrap();
+    survives_everything(cluster.client(), "default").await;
+}
+
+async fn survives_everything(direct: Client, namespace: &str) {
     let scenario = Scenario {
-        direct: bed.client(),
-        namespace: namespace.name().to_owned(),
+        direct,
+        namespace: namespace.to_owned(),
     };
     let faults = [
         Fault::DieBefore,
@@ -181,9 +192,9 @@ async fn a_controller_survives_every_fault_at_every_request() {
 
 #[tokio::test]
 async fn a_lost_answer_is_an_error_of_a_request_that_was_committed() {
-    let bed = Testbed::own(OwnOptions::default()).await.unwrap();
+    let cluster = Cluster::open(local::Options::ephemeral()).await.unwrap();
     let faults = Faults::at(0, Fault::LoseAnswer);
-    let maps: Api<ConfigMap> = Api::namespaced(faults.client(bed.client()), "default");
+    let maps: Api<ConfigMap> = Api::namespaced(faults.client(cluster.client()), "default");
     let map: ConfigMap = serde_json::from_value(json!({"metadata": {"name": "a"}})).unwrap();
     let lost = maps.create(&PostParams::default(), &map).await.unwrap_err();
     assert!(format!("{lost:?}").contains("AnswerLost"), "{lost:?}");
@@ -194,9 +205,9 @@ async fn a_lost_answer_is_an_error_of_a_request_that_was_committed() {
 
 #[tokio::test]
 async fn a_refused_request_never_reaches_the_server() {
-    let bed = Testbed::own(OwnOptions::default()).await.unwrap();
+    let cluster = Cluster::open(local::Options::ephemeral()).await.unwrap();
     let faults = Faults::at(0, Fault::Refuse(Refusal::Conflict));
-    let maps: Api<ConfigMap> = Api::namespaced(faults.client(bed.client()), "default");
+    let maps: Api<ConfigMap> = Api::namespaced(faults.client(cluster.client()), "default");
     let map: ConfigMap = serde_json::from_value(json!({"metadata": {"name": "a"}})).unwrap();
     let refused = maps.create(&PostParams::default(), &map).await.unwrap_err();
     assert!(

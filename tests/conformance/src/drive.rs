@@ -15,7 +15,7 @@ use crate::cases::{Awaited, Case, Request, Step, Until};
 use crate::mask::{Masks, View, is_noise};
 use crate::print::pretty;
 use crate::shape::Shape;
-use crate::variables::{Variables, random};
+use crate::variables::{Variables, bytes, random};
 use crate::watch::{Next, Watch};
 
 /// For what controllers do in their own time: garbage collection, the end of a namespace.
@@ -279,7 +279,7 @@ impl Driver<'_> {
             what,
         };
         let request = builder
-            .body(Body::from(body.into_bytes()))
+            .body(Body::from(bytes(&body)))
             .map_err(|e| failed(e.to_string()))?;
         let sent = tokio::time::timeout(ANSWER, self.client.send(request));
         let sent = sent.await.map_err(|_| failed("no answer".to_owned()))?;

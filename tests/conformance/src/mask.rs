@@ -238,7 +238,8 @@ impl Masks {
             match self.versions.get(&number) {
                 Some(name) => format!("{}<{name}>", &found[1]),
                 // small numbers and those out of reach come from the case itself
-                None if (100..1_000_000_000).contains(&number) => {
+                // the brackets hold how far a server's memory goes back
+                None if (100..1_000_000_000).contains(&number) || found[1].ends_with('(') => {
                     format!("{}<version>", &found[1])
                 }
                 None => found[0].to_owned(),

@@ -151,6 +151,14 @@ impl Comparison {
     }
 
     /// Every difference with its diff.
+    /// `topic: case` of those that differ.
+    pub fn different(&self) -> impl Iterator<Item = String> {
+        self.topics.iter().flat_map(|topic| {
+            let cases = topic.different.iter();
+            cases.map(|difference| format!("{}: {}", topic.topic, difference.case))
+        })
+    }
+
     pub fn diffs(&self) -> String {
         let mut text = String::new();
         for topic in &self.topics {

@@ -48,6 +48,8 @@ impl Variables {
                 ("uid", Some(name)) => self.uids.get(name).cloned(),
                 ("rv", Some(name)) => self.versions.get(name).cloned(),
                 ("chars", Some(count)) => count.parse().ok().map(|n| "a".repeat(n)),
+                ("times", Some(argument)) => self.times(argument),
+                ("byte", Some(hex)) => u8::from_str_radix(hex, 16).ok().map(stand_in),
                 (name, None) => self.plain.get(name).map(|value| self.expand(value)),
                 (name, Some(rest)) => self
                     .plain
@@ -58,6 +60,32 @@ impl Variables {
         });
         expanded.into_owned()
     }
+
+    /// `COUNT.NAME`: that variable so many times.
+    fn times(&self, argument: &str) -> Option<String> {
+        let (count, name) = argument.split_once('.')?;
+        let value = self.expand(self.plain.get(name)?);
+        Some(value.repeat(count.parse().ok()?))
+    }
+}
+
+/// The first of 256 private characters that stand for bytes which need not be text.
+const BYTES: u32 = 0x0010_FF00;
+
+fn stand_in(byte: u8) -> String {
+    char::from_u32(BYTES + u32::from(byte)).map_or_else(String::new, String::from)
+}
+
+/// A body as it is sent.
+pub(crate) fn bytes(body: &str) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(body.len());
+    for character in body.chars() {
+        match u32::from(character).checked_sub(BYTES).map(u8::try_from) {
+            Some(Ok(byte)) => bytes.push(byte),
+            _ => bytes.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes()),
+        }
+    }
+    bytes
 }
 
 /// Eight characters that begin with a letter: fit for any name, of the same length in every run.
@@ -76,7 +104,7 @@ pub(crate) fn random() -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::Variables;
+    use super::{Variables, bytes};
     use serde_json::json;
 
     #[test]
@@ -90,5 +118,13 @@ mod tests {
             variables.expand(text),
             r#"/namespaces/n1/configmaps/x U 7 aaa {"$patch": "delete"} $rv:none"#
         );
+    }
+
+    #[test]
+    fn parts_are_repeated_and_bytes_need_not_be_text() {
+        let mut variables = Variables::default();
+        variables.set("open", "[".to_owned());
+        let text = variables.expand("$times:3.open é $byte:ff $times:2.none");
+        assert_eq!(bytes(&text), b"[[[ \xc3\xa9 \xff $times:2.none", "{text:?}");
     }
 }
