@@ -1,6 +1,7 @@
 //! New objects.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use api::patch::apply::{self, Writer};
 use api::structural::FieldError;
@@ -17,10 +18,13 @@ use super::route::Target;
 use super::write::{Caller, refused};
 use crate::kinds::Part;
 use crate::status::Failure;
-use crate::store::{Change, Entry, Key, Precondition, WriteError};
+use crate::store::{Change, Entry, Key, Precondition, Scope, WriteError};
 
 /// How often a generated name that is taken is replaced by another.
 const NAME_ATTEMPTS: usize = 8;
+
+/// How long a pod waits for the account of a namespace that is just being made.
+const ACCOUNT_PATIENCE: Duration = Duration::from_secs(2);
 
 impl Server {
     /// `object` has been read as the kind; `owned` says that its owners are known already (by an apply).
@@ -34,6 +38,9 @@ impl Server {
     ) -> Result<Answer, Failure> {
         let resource = &target.resource;
         let object = self.new_object(target, caller, object, owned)?;
+        if resource.is_core("Pod") {
+            self.await_account(target, &object).await;
+        }
         // an address is free until the service that took it is stored
         let _addresses = match resource.is_core("Service") {
             true => Some(self.addresses.lock().await),
@@ -76,6 +83,24 @@ impl Server {
             }
         }
         Err(Failure::internal("no free name was found"))
+    }
+
+    /// The account `default` comes a moment after its namespace; who creates a pod that soon waits for it, as on the
+    /// real server.
+    async fn await_account(&self, target: &Target, pod: &Value) {
+        let name = pod["spec"]["serviceAccountName"].as_str();
+        let namespace = target.namespace.as_deref().unwrap_or_default();
+        let key = Key::new("serviceaccounts", namespace, "default");
+        let scope = Scope::namespaced("serviceaccounts", namespace);
+        let Ok(mut accounts) = self.store.watch(scope, self.store.revision()) else {
+            return;
+        };
+        let appears =
+            async { while self.store.get(&key).is_none() && accounts.next().await.is_some() {} };
+        if name.is_none_or(|name| matches!(name, "" | "default")) {
+            // if it does not come, admission says so
+            let _ = tokio::time::timeout(ACCOUNT_PATIENCE, appears).await;
+        }
     }
 
     /// Whether the name was made here, so that another one is as good.

@@ -164,7 +164,16 @@ impl Stage {
     }
 
     /// Lets virtual time pass; what it made the node do is done afterwards.
+    /// Time passes once the node has seen what was written before: until then it cannot know what it waits for.
     pub(crate) async fn pass(&self, time: Duration) {
+        let mut due = self.clock.next_deadline();
+        let mut same = 0;
+        while same < 10 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            let now = self.clock.next_deadline();
+            same = if now == due { same + 1 } else { 0 };
+            due = now;
+        }
         self.clock.advance(time).await;
     }
 

@@ -65,6 +65,7 @@ pub(crate) async fn a_pod_is_ready_after_its_delay_and_not_before(client: Client
     assert!(holds(&starting, "PodScheduled"));
     assert_eq!(ip(&starting), None);
 
+    stage.until_due(seconds(3)).await;
     stage.pass(Duration::from_millis(2999)).await;
     assert_eq!(phase(&stage.get("p").await), "Pending");
     stage.pass(Duration::from_millis(1)).await;
@@ -94,6 +95,7 @@ pub(crate) async fn a_pod_is_ready_after_its_delay_and_not_before(client: Client
     );
 
     assert_eq!(phase(&stage.get("slow").await), "Pending");
+    stage.until_due(seconds(2)).await;
     stage.pass(seconds(2)).await;
     let slow = stage.get("slow").await;
     assert_eq!(phase(&slow), "Running");
