@@ -65,7 +65,7 @@ pub(crate) const PACKAGES: &[(&str, &str, &str)] = &[
 ];
 
 /// Types that read and write their JSON themselves; whoever reads the table knows them.
-const OWN_JSON: &[&str] = &[
+pub(crate) const OWN_JSON: &[&str] = &[
     "apiextensions/v1.JSON",
     "apiextensions/v1.JSONSchemaPropsOrArray",
     "apiextensions/v1.JSONSchemaPropsOrBool",

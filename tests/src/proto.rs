@@ -11,22 +11,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value};
 
-use crate::go_types::{self, Declared, PACKAGES, ROOTS, beside, declared};
-
-/// Messages that are written in JSON as something else; whoever reads the table knows what. Their fields keep the names
-/// they have in the files.
-const OWN_JSON: &[&str] = &[
-    "apiextensions/v1.JSON",
-    "apiextensions/v1.JSONSchemaPropsOrArray",
-    "apiextensions/v1.JSONSchemaPropsOrBool",
-    "apiextensions/v1.JSONSchemaPropsOrStringArray",
-    "intstr.IntOrString",
-    "meta/v1.FieldsV1",
-    "meta/v1.MicroTime",
-    "meta/v1.Time",
-    "resource.Quantity",
-    "runtime.RawExtension",
-];
+use crate::go_types::{self, Declared, OWN_JSON, PACKAGES, ROOTS, beside, declared};
 
 const SCALARS: &[&str] = &["bool", "bytes", "double", "int32", "int64", "string"];
 

@@ -37,7 +37,8 @@ impl Options {
     }
 }
 
-/// An open cluster. When the last of its handles, services and clients is dropped, its directory is free for another.
+/// An open cluster. Its directory is free for another when it is closed, or when the last of its services and clients
+/// is gone.
 pub struct Cluster {
     server: Server,
     controllers: Controllers,
@@ -50,12 +51,11 @@ impl Cluster {
             Location::Ephemeral => store::Options::ephemeral(),
             Location::Directory(path) => store::Options::directory(path),
         })?;
-        let first = Server::open(store.clone(), options.clock.clone()).await;
-        for name in NAMESPACES {
-            first.ensure_namespace(name).await;
-        }
-        // to the one that serves, what was made here is the past
         let server = Server::open(store, options.clock).await;
+        for name in NAMESPACES {
+            server.ensure_namespace(name).await;
+        }
+        let server = server.from_now();
         let settings = Settings {
             root_certificate: options.root_certificate,
         };
@@ -66,9 +66,11 @@ impl Cluster {
         })
     }
 
-    /// Returns when the controllers have stopped; the store is closed when no client is left.
+    /// Returns when the directory is free for another. Clients that are left can read, and nothing more: a
+    /// `kube::Client` lets go of the API some time after it is dropped, so waiting for the last one is no answer.
     pub async fn close(self) {
         self.controllers.stop().await;
+        self.server.store().close();
     }
 
     /// The API, without authentication: whoever can call it may do everything.

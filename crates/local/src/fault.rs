@@ -38,6 +38,19 @@ pub enum Fault {
     RewindWatches,
 }
 
+impl Fault {
+    /// What strikes one request, or breaks a watch, and is over.
+    pub const SUDDEN: [Fault; 7] = [
+        Fault::DieBefore,
+        Fault::DieAfter,
+        Fault::Refuse(Refusal::Conflict),
+        Fault::Refuse(Refusal::TooManyRequests),
+        Fault::Refuse(Refusal::ServerError),
+        Fault::LoseAnswer,
+        Fault::RewindWatches,
+    ];
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Refusal {
     Conflict,

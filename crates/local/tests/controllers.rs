@@ -333,19 +333,19 @@ async fn a_thousand_dependents_are_collected() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_namespace_goes_when_what_is_in_it_is_gone() {
     let (_cluster, api) = cluster().await;
-    new_namespace(&api, "work").await;
-    let maps = "/api/v1/namespaces/work/configmaps";
+    new_namespace(&api, "busy").await;
+    let maps = "/api/v1/namespaces/busy/configmaps";
     for (name, finalizers) in [("plain", json!([])), ("held", json!(["example.com/x"]))] {
         let object = json!({"metadata": {"name": name, "finalizers": finalizers}});
         api.create(maps, object).await;
     }
-    api.done("DELETE", "/api/v1/namespaces/work", Value::Null)
+    api.done("DELETE", "/api/v1/namespaces/busy", Value::Null)
         .await;
-    let content = "/api/v1/namespaces/work";
+    let content = "/api/v1/namespaces/busy";
     until("what is left is said", async || {
         let namespace = api.get(content).await.unwrap();
         namespace["status"]["conditions"][3]["status"] == "True"
-            && api.maps("work").await == ["held"]
+            && api.maps("busy").await == ["held"]
     })
     .await;
     api.until_quiet().await;
@@ -361,7 +361,7 @@ async fn a_namespace_goes_when_what_is_in_it_is_gone() {
     );
     api.release(&format!("{maps}/held")).await;
     api.until_gone(content).await;
-    assert!(api.maps("work").await.is_empty());
+    assert!(api.maps("busy").await.is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -372,9 +372,9 @@ async fn a_namespace_has_an_account_and_a_certificate_as_long_as_it_lives() {
     };
     let cluster = Cluster::open(options).await.unwrap();
     let api = Api(cluster.service());
-    new_namespace(&api, "work").await;
-    let account = "/api/v1/namespaces/work/serviceaccounts/default";
-    let certificate = "/api/v1/namespaces/work/configmaps/kube-root-ca.crt";
+    new_namespace(&api, "busy").await;
+    let account = "/api/v1/namespaces/busy/serviceaccounts/default";
+    let certificate = "/api/v1/namespaces/busy/configmaps/kube-root-ca.crt";
     let is_there = async |what: &str| {
         until("account and certificate are there", async || {
             let certificate = api.get(certificate).await;
@@ -393,9 +393,9 @@ async fn a_namespace_has_an_account_and_a_certificate_as_long_as_it_lives() {
     let patch = json!({"data": {"ca.crt": "forged", "more": "x"}});
     api.done("PATCH", certificate, patch).await;
     is_there("after a change").await;
-    api.done("DELETE", "/api/v1/namespaces/work", Value::Null)
+    api.done("DELETE", "/api/v1/namespaces/busy", Value::Null)
         .await;
-    api.until_gone("/api/v1/namespaces/work").await;
+    api.until_gone("/api/v1/namespaces/busy").await;
     api.until_quiet().await;
     assert_eq!(api.get(account).await, None);
 }
@@ -527,9 +527,9 @@ async fn patches_that_name_no_version_never_lose_a_race() {
 async fn controllers_that_die_again_and_again_still_finish() {
     let directory = tempfile::tempdir().unwrap();
     let api = without_controllers(&directory).await;
-    new_namespace(&api, "work").await;
+    new_namespace(&api, "busy").await;
     let object = json!({"metadata": {"name": "m"}});
-    api.create("/api/v1/namespaces/work/configmaps", object)
+    api.create("/api/v1/namespaces/busy/configmaps", object)
         .await;
     api.map("a", &[], &[]).await;
     api.map("b", &[("a", true)], &[]).await;
@@ -540,7 +540,7 @@ async fn controllers_that_die_again_and_again_still_finish() {
     api.map("orphan-2", &[("orphaning", true)], &[]).await;
     api.delete(&map("a"), "Foreground").await;
     api.delete(&map("orphaning"), "Orphan").await;
-    api.done("DELETE", "/api/v1/namespaces/work", Value::Null)
+    api.done("DELETE", "/api/v1/namespaces/busy", Value::Null)
         .await;
     drop(api);
     let mut deaths = 0;
@@ -564,7 +564,7 @@ async fn controllers_that_die_again_and_again_still_finish() {
     let (cluster, api) = at(&directory).await;
     api.until_quiet().await;
     assert_eq!(api.maps("default").await, ["orphan-1", "orphan-2"]);
-    assert_eq!(api.get("/api/v1/namespaces/work").await, None);
+    assert_eq!(api.get("/api/v1/namespaces/busy").await, None);
     for name in ["orphan-1", "orphan-2"] {
         let orphan = api.get(&map(name)).await.unwrap();
         assert!(orphan["metadata"]["ownerReferences"].is_null());

@@ -2,10 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod process;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use futures::StreamExt as _;
@@ -16,36 +18,14 @@ use kube::{Client, ResourceExt as _};
 use local::store::Location;
 use local::{Cluster, Options};
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
-const DIRECTORY: &str = "DURABILITY_TEST_DIRECTORY";
+use process::{command, directory, on_a_small_disk, run, scratch};
+
 const SEED: &str = "DURABILITY_TEST_SEED";
 const KILLS: u64 = 25;
 const FINALIZER: &str = "example.com/hold";
 /// For what controllers do in their own time.
 const PATIENCE: Duration = Duration::from_secs(20);
-
-fn scratch() -> TempDir {
-    let memory = Path::new("/dev/shm");
-    match memory.is_dir() {
-        true => TempDir::new_in(memory),
-        false => TempDir::new(),
-    }
-    .unwrap()
-}
-
-/// This test binary, asked to run one of the programs below and nothing else.
-fn program(name: &str, directory: &Path) -> Command {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command
-        .args([name, "--exact", "--nocapture"])
-        .env(DIRECTORY, directory);
-    command
-}
-
-fn directory() -> Option<PathBuf> {
-    std::env::var_os(DIRECTORY).map(PathBuf::from)
-}
 
 async fn open(directory: &Path) -> Cluster {
     let options = Options::at(Location::Directory(directory.to_owned()));
@@ -176,7 +156,7 @@ fn note(ledger: &mut Ledger, line: &str) -> bool {
 
 /// Lets the writers write until a random moment. Returns how many answers came.
 fn write_until_killed(directory: &Path, kill: u64, ledger: &mut Ledger) -> usize {
-    let mut child = program("writes_and_prints_each_answer", directory)
+    let mut child = command("writes_and_prints_each_answer", directory)
         .env(SEED, kill.to_string())
         .stdout(Stdio::piped())
         .spawn()
@@ -203,7 +183,6 @@ fn no_acknowledged_write_is_lost_when_the_api_is_killed_25_times() {
     let mut answers = 0;
     for kill in 0..KILLS {
         answers += write_until_killed(scratch.path(), kill, &mut ledger);
-        // its end is the end of everything that has the directory open
         let runtime = tokio::runtime::Runtime::new().unwrap();
         runtime.block_on(async {
             let cluster = open(scratch.path()).await;
@@ -333,37 +312,13 @@ async fn collected(api: &Api<ConfigMap>, kill: u64) {
 /// In a mount namespace of its own, with a file system of 4 MiB that vanishes with it.
 #[test]
 fn a_full_disk_refuses_writes_in_clear_words_until_there_is_space() {
-    let scratch = scratch();
-    let program = program("fills_the_disk", scratch.path());
-    let mount = r#"mount -t tmpfs -o size=4m tmpfs "$0" && exec "$@""#;
-    let environment = program
-        .get_envs()
-        .filter_map(|(name, value)| Some((name, value?)));
-    let output = Command::new("unshare")
-        .args(["--user", "--map-root-user", "--mount", "sh", "-c", mount])
-        .arg(scratch.path())
-        .arg(program.get_program())
-        .args(program.get_args())
-        .envs(environment)
-        .output()
-        .expect("cannot run unshare: install the package `util-linux`");
-    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-    assert!(
-        output.status.success() && said.contains("the disk was full"),
-        "{said}"
-    );
+    on_a_small_disk("fills_the_disk", "the disk was full");
 }
 
 /// Run by the test above.
 #[test]
 fn fills_the_disk() {
-    let Some(directory) = directory() else { return };
-    if std::env::var_os(SEED).is_some() {
-        return;
-    }
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    runtime.block_on(fill(&directory));
-    println!("the disk was full");
+    run(fill, "the disk was full");
 }
 
 async fn fill(directory: &Path) {
@@ -427,7 +382,6 @@ async fn fill(directory: &Path) {
         .await
         .unwrap();
     api.delete(first, &DeleteParams::default()).await.unwrap();
-    drop((api, client));
     cluster.close().await;
     let cluster = open(directory).await;
     let api = config_maps(&cluster.client());

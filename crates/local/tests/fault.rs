@@ -167,17 +167,9 @@ async fn survives_everything(direct: Client, namespace: &str) {
         direct,
         namespace: namespace.to_owned(),
     };
-    let faults = [
-        Fault::DieBefore,
-        Fault::DieAfter,
-        Fault::Refuse(Refusal::Conflict),
-        Fault::Refuse(Refusal::TooManyRequests),
-        Fault::Refuse(Refusal::ServerError),
-        Fault::LoseAnswer,
-        Fault::Hold,
-        Fault::StallWatches(Duration::from_millis(100)),
-        Fault::RewindWatches,
-    ];
+    let mut faults = Fault::SUDDEN.to_vec();
+    faults.push(Fault::Hold);
+    faults.push(Fault::StallWatches(Duration::from_millis(100)));
     let report = every_point(&faults, async |faults| scenario.run(faults).await).await;
     println!("{report:#?}");
     for fault in faults {

@@ -79,6 +79,14 @@ impl Server {
         server
     }
 
+    /// The same, but what has been written so far is the past: watches do not reach it.
+    pub(crate) fn from_now(self) -> Self {
+        Self {
+            started: self.store.revision(),
+            ..self
+        }
+    }
+
     fn new(store: Store, clock: Clock) -> Self {
         let registry = Arc::new(watch_channel::Sender::new(Arc::new(Registry::built_in())));
         let started = store.revision();

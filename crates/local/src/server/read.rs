@@ -91,6 +91,12 @@ impl Server {
                 let key = Key::new(&resource.stored_as, namespace, name);
                 snapshot.get(&key).cloned().into_iter().collect()
             }
+            // a page of the present begins where the last one ended
+            _ if at == snapshot.revision() => {
+                let (namespace, name) = start.unwrap_or_default();
+                let first = Key::new(&resource.stored_as, namespace, name);
+                snapshot.list_from(&scope, first).cloned().collect()
+            }
             _ => self.entries_at(&snapshot, &scope, at)?,
         };
         let mut left = entries

@@ -1,31 +1,42 @@
 //! Whoever must hear of every write, of whatever resource.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::object::Event;
 
-#[derive(Default)]
-pub(super) struct Followers(Mutex<Vec<UnboundedSender<Event>>>);
+/// No list when the store is closed: who comes then hears nothing and is told so.
+pub(super) struct Followers(Mutex<Option<Vec<UnboundedSender<Event>>>>);
+
+impl Default for Followers {
+    fn default() -> Self {
+        Self(Mutex::new(Some(Vec::new())))
+    }
+}
 
 impl Followers {
     pub(super) fn add(&self) -> UnboundedReceiver<Event> {
         let (sender, receiver) = unbounded_channel();
-        let mut senders = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        senders.push(sender);
+        if let Some(senders) = &mut *self.lock() {
+            senders.push(sender);
+        }
         receiver
     }
 
     /// Those that are gone are left out from then on.
     pub(super) fn tell(&self, event: &Event) {
-        let mut senders = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        senders.retain(|sender| sender.send(event.clone()).is_ok());
+        if let Some(senders) = &mut *self.lock() {
+            senders.retain(|sender| sender.send(event.clone()).is_ok());
+        }
     }
 
     pub(super) fn close(&self) {
-        let mut senders = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        senders.clear();
+        self.lock().take();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Vec<UnboundedSender<Event>>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

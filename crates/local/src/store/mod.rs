@@ -30,8 +30,8 @@ mod watch;
 mod writer;
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use database::Database;
@@ -93,8 +93,8 @@ pub struct Stats {
     pub failures: u64,
 }
 
-/// A handle; clones share the same objects. When the last one is dropped, what was accepted is committed and
-/// the directory is free for another.
+/// A handle; clones share the same objects. When it is closed, or the last one is dropped, what was accepted is
+/// committed and the directory is free for another.
 #[derive(Clone)]
 pub struct Store {
     handle: Arc<Handle>,
@@ -102,8 +102,8 @@ pub struct Store {
 
 struct Handle {
     shared: Arc<Shared>,
-    /// Taken in `drop`; absent in an ephemeral store.
-    writer: Option<JoinHandle<()>>,
+    /// Taken by `close`; absent in an ephemeral store.
+    writer: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Store {
@@ -137,7 +137,10 @@ impl Store {
             }
         };
         Ok(Store {
-            handle: Arc::new(Handle { shared, writer }),
+            handle: Arc::new(Handle {
+                shared,
+                writer: Mutex::new(writer),
+            }),
         })
     }
 
@@ -189,6 +192,11 @@ impl Store {
         (snapshot, Follow { after, events })
     }
 
+    /// Ends writes and watches whoever still has a handle; reads go on. Blocks until the directory is free.
+    pub fn close(&self) {
+        self.handle.close();
+    }
+
     pub fn stats(&self) -> Stats {
         let counters = &self.handle.shared.counters;
         Stats {
@@ -199,13 +207,21 @@ impl Store {
     }
 }
 
-impl Drop for Handle {
-    fn drop(&mut self) {
+impl Handle {
+    fn close(&self) {
         self.shared.close();
-        if let Some(writer) = self.writer.take() {
+        // held while the thread ends, so that a second caller too returns to a free directory
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(writer) = writer.take() {
             // it only fails if the thread panicked, which its callers have been told
             let _ = writer.join();
         }
         self.shared.history.close();
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.close();
     }
 }

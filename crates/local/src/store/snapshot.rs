@@ -33,19 +33,13 @@ impl Snapshot {
         self.range(scope, Bound::Included(scope.start()))
     }
 
-    /// What `list` gives after `last`, which need not exist any more: the next page.
-    pub fn list_after<'a>(
+    /// What `list` gives from `first` on, which need not exist: the next page.
+    pub fn list_from<'a>(
         &'a self,
         scope: &'a Scope,
-        last: &Key,
+        first: Key,
     ) -> impl Iterator<Item = &'a Arc<Entry>> + 'a {
-        let start = scope.start();
-        let from = if *last < start {
-            Bound::Included(start)
-        } else {
-            Bound::Excluded(last.clone())
-        };
-        self.range(scope, from)
+        self.range(scope, Bound::Included(first.max(scope.start())))
     }
 
     /// All objects of all resources in the order of their keys.

@@ -31,8 +31,14 @@ pub(super) struct History {
     start: u64,
     /// Every event up to this revision is in its ring.
     published: AtomicU64,
-    topics: Mutex<HashMap<Box<str>, Arc<Topic>>>,
+    topics: Mutex<Topics>,
     pub(super) followers: Followers,
+}
+
+#[derive(Default)]
+struct Topics {
+    by_resource: HashMap<Box<str>, Arc<Topic>>,
+    closed: bool,
 }
 
 struct Topic {
@@ -115,8 +121,9 @@ impl History {
     /// Ends every watch once it has read what is left.
     pub(super) fn close(&self) {
         self.followers.close();
-        let topics = self.topics.lock().unwrap_or_else(PoisonError::into_inner);
-        for topic in topics.values() {
+        let mut topics = self.topics.lock().unwrap_or_else(PoisonError::into_inner);
+        topics.closed = true;
+        for topic in topics.by_resource.values() {
             topic
                 .ring
                 .write()
@@ -128,20 +135,22 @@ impl History {
 
     fn topic(&self, resource: &str) -> Arc<Topic> {
         let mut topics = self.topics.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(topic) = topics.get(resource) {
+        if let Some(topic) = topics.by_resource.get(resource) {
             return Arc::clone(topic);
         }
         let ring = Ring {
             events: VecDeque::new(),
             bytes: 0,
             oldest: self.start,
-            closed: false,
+            closed: topics.closed,
         };
         let topic = Arc::new(Topic {
             ring: RwLock::new(ring),
             changed: Notify::new(),
         });
-        topics.insert(resource.into(), Arc::clone(&topic));
+        topics
+            .by_resource
+            .insert(resource.into(), Arc::clone(&topic));
         topic
     }
 }

@@ -1,55 +1,21 @@
-//! Programs that other tests run in a process of their own, where it can be killed, traced or starved.
-//!
-//! They are tests of this binary that do nothing unless asked by an environment variable.
+//! The programs that other tests of the store run in a process of their own.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use local::store::{Entry, Key, Options, Precondition, Store};
 
+pub(crate) use crate::process::{command, directory, on_a_small_disk, run, under};
 use crate::support::{Dice, delete, may_be_deleted, put_sized};
 
-const DIRECTORY: &str = "STORE_TEST_DIRECTORY";
 const WRITES: &str = "STORE_TEST_WRITES";
 const SESSIONS: &str = "STORE_TEST_SESSIONS";
-
-/// This test binary, asked to run one of the programs below and nothing else.
-pub(crate) fn command(program: &str, directory: &Path) -> Command {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    let arguments = [program, "--exact", "--nocapture"];
-    command.args(arguments).env(DIRECTORY, directory);
-    command
-}
-
-/// `wrapper` with the program, its arguments and environment behind it.
-pub(crate) fn under<'a>(wrapper: &'a mut Command, program: &Command) -> &'a mut Command {
-    let environment = program
-        .get_envs()
-        .filter_map(|(name, value)| Some((name, value?)));
-    wrapper
-        .arg(program.get_program())
-        .args(program.get_args())
-        .envs(environment)
-}
-
-/// Runs `work` in the directory this process was given, if it is such a process, and prints `done`.
-pub(crate) fn run(work: impl AsyncFnOnce(&Path), done: &str) {
-    let Some(directory) = directory() else { return };
-    let runtime = tokio::runtime::Builder::new_multi_thread().build().unwrap();
-    runtime.block_on(work(&directory));
-    println!("{done}");
-}
 
 /// Instead of for ever: so many writes by each writer, then all of it again, so many times in all.
 pub(crate) fn limit(command: &mut Command, writes: u64, sessions: u64) {
     command
         .env(WRITES, writes.to_string())
         .env(SESSIONS, sessions.to_string());
-}
-
-pub(crate) fn directory() -> Option<PathBuf> {
-    std::env::var_os(DIRECTORY).map(PathBuf::from)
 }
 
 /// Four writers on their own and on shared objects, for ever or as far as they are told; every answer is printed

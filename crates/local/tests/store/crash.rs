@@ -7,7 +7,8 @@ use std::time::Duration;
 use local::store::{Options, Scope, Store};
 
 use crate::child;
-use crate::support::{Dice, Ledger, State, assert_whole, scratch, state};
+use crate::process::scratch;
+use crate::support::{Dice, Ledger, State, assert_whole, state};
 
 const KILLS: u64 = 200;
 

@@ -1,32 +1,17 @@
 //! A disk without space: writes fail and say why, all else goes on, and with space everything does.
 
 use std::path::Path;
-use std::process::Command;
 
 use local::store::{Options, Precondition, Scope, Store, WriteError};
 
 use crate::child;
-use crate::support::{assert_whole, drain, pod, put, put_sized, replay, scratch, state};
+use crate::support::{assert_whole, drain, pod, put, put_sized, replay, state};
 
 /// In a mount namespace of its own, with a file system of 4 MiB that vanishes with it. Whoever is not root needs
 /// a kernel that lets users have namespaces.
 #[test]
 fn a_full_disk_fails_writes_until_there_is_space_again() {
-    let directory = scratch();
-    let program = child::command("full_disk::fills_the_disk", directory.path());
-    let mount = r#"mount -t tmpfs -o size=4m tmpfs "$0" && exec "$@""#;
-    let mut unshare = Command::new("unshare");
-    unshare
-        .args(["--user", "--map-root-user", "--mount", "sh", "-c", mount])
-        .arg(directory.path());
-    let output = child::under(&mut unshare, &program)
-        .output()
-        .expect("cannot run unshare: install the package `util-linux`");
-    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-    assert!(
-        output.status.success() && said.contains("the disk was full"),
-        "{said}"
-    );
+    child::on_a_small_disk("full_disk::fills_the_disk", "the disk was full");
 }
 
 /// Run by the test above.

@@ -6,9 +6,8 @@ use std::process::{Command, Output};
 use local::store::{Options, Precondition, Scope, Store, WriteError};
 
 use crate::child;
-use crate::support::{
-    Dice, Ledger, State, delete, digest, drain, pod, put_sized, replay, scratch, state,
-};
+use crate::process::scratch;
+use crate::support::{Dice, Ledger, State, delete, digest, drain, pod, put_sized, replay, state};
 
 /// Every seventh sync, every hundredth write to a file.
 #[test]

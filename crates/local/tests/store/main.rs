@@ -8,6 +8,8 @@ mod full_disk;
 mod io_errors;
 mod opening;
 mod power_loss;
+#[path = "../process/mod.rs"]
+mod process;
 mod reads;
 mod support;
 mod trace;

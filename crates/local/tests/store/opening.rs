@@ -3,9 +3,10 @@
 use std::fs;
 use std::path::Path;
 
-use local::store::{OpenError, Options, Precondition, Store};
+use local::store::{OpenError, Options, Precondition, Scope, Store, WriteError};
 
-use crate::support::{pod, put, scratch};
+use crate::process::scratch;
+use crate::support::{pod, put};
 
 async fn filled(directory: &Path) {
     let store = Store::open(Options::directory(directory)).unwrap();
@@ -43,6 +44,29 @@ async fn a_directory_has_one_store_at_a_time() {
     error(&directory);
     drop(clone);
     Store::open(Options::directory(&directory)).unwrap();
+}
+
+#[tokio::test]
+async fn a_closed_store_frees_its_directory_and_only_reads_whoever_still_has_it() {
+    let directory = scratch();
+    let store = Store::open(Options::directory(directory.path())).unwrap();
+    let entry = store.write(put(&pod("a"), Precondition::Absent)).await;
+    let (_, mut follow) = store.follow();
+    let watch = |store: &Store, resource: &str| {
+        store.watch(Scope::all(resource), store.revision()).unwrap()
+    };
+    let mut before = watch(&store, "pods");
+    store.close();
+    let next = Store::open(Options::directory(directory.path())).unwrap();
+    assert_eq!(next.get(&pod("a")).as_deref(), entry.as_deref().ok());
+    assert_eq!(store.get(&pod("a")).as_ref(), entry.as_ref().ok());
+    let refused = store.write(put(&pod("b"), Precondition::Absent)).await;
+    assert!(matches!(refused, Err(WriteError::Closed)), "{refused:?}");
+    assert!(before.next().await.is_none());
+    assert!(watch(&store, "pods").next().await.is_none());
+    assert!(watch(&store, "never written").next().await.is_none());
+    assert!(follow.next().await.is_none());
+    assert!(store.follow().1.next().await.is_none());
 }
 
 #[test]

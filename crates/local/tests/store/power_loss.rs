@@ -11,7 +11,8 @@ use anyhow::Result;
 use local::store::{Options, Scope, Store};
 
 use crate::child;
-use crate::support::{Dice, Ledger, assert_whole, scratch};
+use crate::process::scratch;
+use crate::support::{Dice, Ledger, assert_whole};
 use crate::trace::{self, Step};
 
 /// What a disk writes as a whole or not at all.

@@ -2,7 +2,8 @@
 
 use local::store::{Key, Options, Precondition, Scope, Store};
 
-use crate::support::{delete, ephemeral, pod, put, scratch, state};
+use crate::process::scratch;
+use crate::support::{delete, ephemeral, pod, put, state};
 
 #[tokio::test]
 async fn lists_cover_one_resource_or_one_namespace_in_the_order_of_keys() {
@@ -51,15 +52,13 @@ async fn pages_of_one_snapshot_make_up_its_list_whatever_is_written_meanwhile() 
     }
     let (snapshot, scope) = (store.snapshot(), Scope::namespaced("pods", "default"));
     let mut paged = Vec::new();
-    let mut last = Key::new("pods", "a", "before all");
+    let mut next = Key::new("pods", "a", "before all");
     for page in 0.. {
-        let entries: Vec<_> = snapshot
-            .list_after(&scope, &last)
-            .take(7)
-            .cloned()
-            .collect();
+        let entries: Vec<_> = snapshot.list_from(&scope, next).take(7).cloned().collect();
         let Some(end) = entries.last() else { break };
-        last = end.key.clone();
+        let last = end.key.clone();
+        // no name lies between one and the same with a zero behind it
+        next = Key::new("pods", last.namespace(), &format!("{}\0", last.name()));
         paged.extend(entries);
         store.write(delete(&last, Precondition::Any)).await.unwrap();
         store

@@ -2,14 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use local::store::{
     Change, Entry, Event, EventKind, Key, Options, Precondition, Snapshot, Store, Watch,
 };
-use tempfile::TempDir;
 
 /// Pseudo-random numbers from a seed, so that a failure can be repeated.
 pub(crate) struct Dice(u64);
@@ -26,17 +24,6 @@ impl Dice {
         self.0 ^= self.0 << 17;
         self.0 % sides
     }
-}
-
-/// A directory in memory where there is one: the tests ask what is written and synced, not how a disk does it.
-pub(crate) fn scratch() -> TempDir {
-    let memory = Path::new("/dev/shm");
-    if memory.is_dir() {
-        TempDir::new_in(memory)
-    } else {
-        TempDir::new()
-    }
-    .unwrap()
 }
 
 pub(crate) fn ephemeral() -> Store {

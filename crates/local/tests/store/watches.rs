@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use local::store::{EventKind, Key, Options, Precondition, Scope, Store, WatchError};
 
-use crate::support::{Dice, State, delete, drain, ephemeral, pod, put, replay, scratch, state};
+use crate::process::scratch;
+use crate::support::{Dice, State, delete, drain, ephemeral, pod, put, replay, state};
 
 fn pods() -> Scope {
     Scope::all("pods")

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use local::store::{EventKind, Options, Precondition, Scope, Store, WriteError};
 
-use crate::support::{assert_whole, delete, drain, ephemeral, pod, put, put_sized, scratch};
+use crate::process::scratch;
+use crate::support::{assert_whole, delete, drain, ephemeral, pod, put, put_sized};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn of_many_that_race_to_create_an_object_exactly_one_wins() {

@@ -9,7 +9,7 @@ use kube::{
 };
 use local::{
     clock::Clock,
-    fault::{Fault, Faults, Refusal, every_point},
+    fault::{Fault, Faults, every_point},
     hollow::{Hollow, Options},
 };
 use serde_json::json;
@@ -165,16 +165,7 @@ pub(crate) async fn containers_that_exit_end_their_pod(client: Client) {
 /// Whatever request fails, and however: the pod becomes ready, changes its image, and goes. Where
 /// the fault is the node's death, another takes its place.
 pub(crate) async fn no_single_fault_keeps_a_pod_from_its_life(client: Client) {
-    let faults = [
-        Fault::DieBefore,
-        Fault::DieAfter,
-        Fault::Refuse(Refusal::Conflict),
-        Fault::Refuse(Refusal::TooManyRequests),
-        Fault::Refuse(Refusal::ServerError),
-        Fault::LoseAnswer,
-        Fault::RewindWatches,
-    ];
-    let report = every_point(&faults, async |faults: Faults| {
+    let report = every_point(&Fault::SUDDEN, async |faults: Faults| {
         let clock = Clock::system();
         let mut stage = Stage::with_clock(client.clone(), Options::default(), clock).await;
         stage.restart_with(faults.client(client.clone())).await;
