@@ -509,16 +509,19 @@ async fn orphans_stay_though_the_process_died_before_they_were_freed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn patches_that_name_no_version_never_lose_a_race() {
-    let (_cluster, api) = cluster().await;
+    let directory = tempfile::tempdir().unwrap();
+    let (cluster, api) = at(&directory).await;
     api.map("shared", &[], &[]).await;
-    let patches = (0..50).map(|index| {
+    let mut racers = tokio::task::JoinSet::new();
+    for index in 0..50 {
+        let api = Api(cluster.service());
         let patch = json!({"data": {format!("k{index}"): "v"}});
-        let api = &api;
-        async move { api.done("PATCH", &map("shared"), patch).await }
-    });
-    futures::future::join_all(patches).await;
+        racers.spawn(async move { api.done("PATCH", &map("shared"), patch).await });
+    }
+    racers.join_all().await;
     let shared = api.get(&map("shared")).await.unwrap();
     assert_eq!(shared["data"].as_object().unwrap().len(), 50);
+    cluster.close().await;
 }
 
 /// The controllers are ended as soon as something of theirs is on disk, until nothing is left to do. Writes that were

@@ -15,7 +15,6 @@ use crate::crd;
 use crate::status::{Failure, Qualified};
 use crate::store::{Entry, WriteError};
 
-const ATTEMPTS: usize = 8;
 /// Namespaces without which the cluster makes no sense.
 const PERMANENT: [&str; 3] = ["default", "kube-system", "kube-public"];
 
@@ -65,7 +64,7 @@ impl Server {
         options: &DeleteOptions,
     ) -> Result<Deleted, Failure> {
         let resource = &target.resource;
-        for _ in 0..ATTEMPTS {
+        loop {
             let entry = self.find(target)?;
             let old = resource.read(&entry)?;
             check_preconditions(resource, &old, options)?;
@@ -92,6 +91,7 @@ impl Server {
                     self.after_write(resource).await;
                     return Ok(done);
                 }
+                // somebody else wrote: what is to be done may differ now
                 Err(WriteError::Conflict { .. }) => {}
                 Err(error) => {
                     return Err(refused(
@@ -102,8 +102,6 @@ impl Server {
                 }
             }
         }
-        let name = target.name.as_deref().unwrap_or_default();
-        Err(Failure::modified(resource.qualified(), name))
     }
 
     pub(super) async fn delete_collection(

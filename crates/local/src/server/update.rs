@@ -20,8 +20,6 @@ use crate::store::{Change, Entry, Precondition, WriteError};
 
 /// The largest object that is stored: etcd's limit of one request, which is what users know.
 const LARGEST: usize = 1_572_864;
-/// How often a change is tried again when somebody else wrote in between.
-const ATTEMPTS: usize = 5;
 
 /// What becomes of an object.
 pub(super) struct Edited {
@@ -46,7 +44,7 @@ impl Server {
     ) -> Result<Answer, Failure> {
         let resource = &target.resource;
         let name = target.name.as_deref().unwrap_or_default();
-        for _ in 0..ATTEMPTS {
+        loop {
             let entry = self.find(target)?;
             let shown = resource.read(&entry)?;
             let old = resource.without_nulls(&shown);
@@ -75,12 +73,12 @@ impl Server {
                     self.after_write(resource).await;
                     return Ok(Answer::ok(new));
                 }
-                // tried on what is there now; who named a version is refused then
+                // tried on what is there now: who named a version is refused then, and for everybody else to lose
+                // again, somebody must win again
                 Err(WriteError::Conflict { .. }) => {}
                 Err(error) => return Err(refused(error, target, name)),
             }
         }
-        Err(Failure::modified(resource.qualified(), name))
     }
 
     /// The new object as it will be stored, and what the client should be warned of.
