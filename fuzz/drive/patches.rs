@@ -1,6 +1,6 @@
 //! Patches of all kinds on built-in and custom objects: none panics, and none makes much out of little.
 
-use api::patch::apply::{self, OneVersion, Writer};
+use api::patch::apply::{self, Live, Managed, OneVersion, Writer};
 use api::patch::types::TypeRef;
 use api::patch::{json, merge, strategic};
 use serde_json::{Value, json};
@@ -18,22 +18,36 @@ pub(crate) fn drive(input: &[u8]) {
     let (Some(patch), object): (Option<Value>, Option<Value>) = (part(), part()) else {
         return;
     };
-    let object = object.filter(Value::is_object).unwrap_or_else(pod);
+    let mut object = object.filter(Value::is_object).unwrap_or_else(pod);
+    let owners = match choice % 6 {
+        4.. => Managed::take(&mut object).unwrap_or_default(),
+        _ => Managed::default(),
+    };
+    let applied = |kind: &OneVersion<'_>, name: &str, force: bool| {
+        let live = Live {
+            object: &object,
+            owners: &owners,
+            fits: false,
+        };
+        let (mut object, owners) = apply::apply(kind, Some(live), &patch, writer(name), force)?;
+        owners.put(&mut object);
+        Ok(object)
+    };
     let result = match choice % 6 {
-        0 => json::apply(object, &patch),
-        1 => merge::apply(object, &patch),
-        2 => strategic::apply(object, &patch, TypeRef::deduced()),
+        0 => json::apply(object.clone(), &patch),
+        1 => merge::apply(object.clone(), &patch),
+        2 => strategic::apply(object.clone(), &patch, TypeRef::deduced()),
         3 => match TypeRef::of_kind("v1", "Pod") {
-            Some(schema) => strategic::apply(object, &patch, schema),
+            Some(schema) => strategic::apply(object.clone(), &patch, schema),
             None => return,
         },
         4 => match OneVersion::core("v1", "Pod") {
-            Some(kind) => apply::apply(&kind, Some(&object), &patch, writer("Pod"), true),
+            Some(kind) => applied(&kind, "Pod", true),
             None => return,
         },
         _ => {
             let kind = OneVersion::custom("v1", TypeRef::deduced());
-            apply::apply(&kind, Some(&object), &patch, writer("Widget"), false)
+            applied(&kind, "Widget", false)
         }
     };
     match result {

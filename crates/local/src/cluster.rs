@@ -47,9 +47,10 @@ pub struct Cluster {
 impl Cluster {
     /// Reads everything into memory; blocks while it does.
     pub async fn open(options: Options) -> Result<Cluster, OpenError> {
-        let store = Store::open(match options.location {
-            Location::Ephemeral => store::Options::ephemeral(),
-            Location::Directory(path) => store::Options::directory(path),
+        let store = Store::open(store::Options {
+            location: options.location,
+            read: Server::READ,
+            ..store::Options::ephemeral()
         })?;
         let server = Server::open(store, options.clock).await;
         for name in NAMESPACES {

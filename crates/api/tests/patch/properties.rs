@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use api::patch::{
     PatchError,
-    apply::{FieldSet, Item, OneVersion, PathElement, Writer, apply},
+    apply::{FieldSet, Item, Live, Managed, OneVersion, PathElement, Writer, apply},
     strategic,
     types::{Schema, TypeRef},
 };
@@ -126,7 +126,16 @@ fn applied(
         now: &now,
     };
     let kind = OneVersion::custom(API_VERSION, schema);
-    apply(&kind, live, config, writer, false)
+    let mut object = live.cloned().unwrap_or_default();
+    let owners = Managed::take(&mut object).unwrap();
+    let stored = live.is_some().then_some(Live {
+        object: &object,
+        owners: &owners,
+        fits: false,
+    });
+    let (mut object, owners) = apply(&kind, stored, config, writer, false)?;
+    owners.put(&mut object);
+    Ok(object)
 }
 
 /// The object without owners, without empty values, and with lists in one order: what is left to

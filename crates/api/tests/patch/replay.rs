@@ -7,7 +7,7 @@ use api::{
     patch::{
         PatchError,
         apply::{
-            FieldSet, Kind, OneVersion, Writer, apply, keep_times_of_unchanged,
+            FieldSet, Fields, Kind, Live, Managed, OneVersion, Writer, apply,
             manager_from_user_agent, track,
         },
         json, merge, strategic,
@@ -226,7 +226,15 @@ impl<'a> Step<'a> {
     }
 
     fn check(&self, expected: &Result<Value, Value>) -> Result<(), String> {
-        match (self.run(expected.as_ref().ok()), expected) {
+        for form in [Form::Read, Form::AsText, Form::FitsAsText] {
+            let checked = self.check_in(expected, form);
+            checked.map_err(|problem| format!("{form:?}: {problem}"))?;
+        }
+        Ok(())
+    }
+
+    fn check_in(&self, expected: &Result<Value, Value>, form: Form) -> Result<(), String> {
+        match (self.run(expected.as_ref().ok(), form), expected) {
             (Ok(ours), Ok(theirs)) => {
                 let differs = match self.verb {
                     "create" => None,
@@ -291,7 +299,7 @@ impl<'a> Step<'a> {
     }
 
     /// What our code makes of the request. Defaults are the server's: they are taken from its answer.
-    fn run(&self, theirs: Option<&Value>) -> Result<Value, PatchError> {
+    fn run(&self, theirs: Option<&Value>, form: Form) -> Result<Value, PatchError> {
         let writer = Writer {
             manager: &self.manager,
             api_version: &self.target.api_version,
@@ -300,14 +308,20 @@ impl<'a> Step<'a> {
             now: self.now,
         };
         let live = || self.live.clone().unwrap_or_default();
+        let mut bare = live();
+        let owners = as_stored(&Managed::take(&mut bare).unwrap(), form);
+        let stored = self.live.is_some().then_some(Live {
+            object: &bare,
+            owners: &owners,
+            fits: form == Form::FitsAsText,
+        });
         let patched = match self.verb {
             "apply" => {
                 let force = self.request["force"] == true;
-                let out = apply(&self.kind(), self.live.as_ref(), &self.body, writer, force)?;
+                let (out, now) = apply(&self.kind(), stored, &self.body, writer, force)?;
                 let mut out = self.stored(out);
-                if let Some(live) = &self.live {
-                    keep_times_of_unchanged(live, &mut out);
-                }
+                let unchanged = stored.is_some() && out == bare && now.is_same_but_times(&owners);
+                if unchanged { &owners } else { &now }.put(&mut out);
                 return Ok(out);
             }
             "create" | "put" => self.body.clone(),
@@ -321,15 +335,12 @@ impl<'a> Step<'a> {
         if self.live.is_none() {
             without_later_fields(&mut defaulted);
         }
-        let tracked = track(&self.kind(), self.live.as_ref(), defaulted, writer);
+        let now = track(&self.kind(), stored, &mut defaulted, writer);
         let mut out = self.stored(patched);
-        out["metadata"]["managedFields"] = tracked["metadata"]["managedFields"].clone();
-        if let (Some(live), Some(theirs)) = (&self.live, theirs) {
-            let mut whole = theirs.clone();
-            whole["metadata"]["managedFields"] = out["metadata"]["managedFields"].clone();
-            keep_times_of_unchanged(live, &mut whole);
-            out["metadata"]["managedFields"] = whole["metadata"]["managedFields"].clone();
-        }
+        let mut theirs = theirs.cloned().unwrap_or_default();
+        Managed::take(&mut theirs).unwrap();
+        let unchanged = stored.is_some() && theirs == bare && now.is_same_but_times(&owners);
+        if unchanged { &owners } else { &now }.put(&mut out);
         Ok(out)
     }
 
@@ -342,7 +353,6 @@ impl<'a> Step<'a> {
             Some(old) => new[key] = old.clone(),
             None => _ = new.as_object_mut().unwrap().remove(key),
         };
-        let owners = new["metadata"]["managedFields"].clone();
         match (self.subresource, self.target.kind.as_str()) {
             ("", "Widget") => {}
             ("", _) => copy(&mut new, "status"),
@@ -352,9 +362,32 @@ impl<'a> Step<'a> {
             }
             (_, _) => copy(&mut new, "spec"),
         }
-        new["metadata"]["managedFields"] = owners;
+        if let Some(metadata) = new["metadata"].as_object_mut() {
+            metadata.remove("managedFields");
+        }
         new
     }
+}
+
+/// How a stored object comes to be changed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Form {
+    /// With owners that were read, written under who knows which schema.
+    Read,
+    /// With owners as text.
+    AsText,
+    /// And written under the schema of today.
+    FitsAsText,
+}
+
+fn as_stored(owners: &Managed, form: Form) -> Managed {
+    if form == Form::Read {
+        return owners.clone();
+    }
+    let entries = owners
+        .each()
+        .map(|(entry, fields)| (entry, Fields::Stored(fields.encode().into())));
+    Managed::stored(entries).unwrap()
 }
 
 /// Fields that the real server sets after it has recorded the owners.

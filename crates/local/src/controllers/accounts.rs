@@ -41,7 +41,7 @@ impl Controller for Accounts {
         let Some(entry) = self.server.store().get(key) else {
             return Outcome::Done;
         };
-        if Head::read(&entry.value).is_ending() {
+        if Head::read(entry.value.rest()).is_ending() {
             return Outcome::Done;
         }
         let account = self.ensure_account(key.name()).await;

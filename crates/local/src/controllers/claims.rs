@@ -52,10 +52,10 @@ impl Controller for Claims {
         else {
             return Outcome::Done;
         };
-        let head = Head::read(&entry.value);
+        let head = Head::read(entry.value.rest());
         let version = Some(head.resource_version.as_ref());
         match (head.is_ending(), head.has_finalizer(finalizer)) {
-            (true, true) if self.is_used(key, &entry.value) => Outcome::Done,
+            (true, true) if self.is_used(key, entry.value.rest()) => Outcome::Done,
             (true, true) => {
                 let edit = |object: &mut Value| remove_finalizer(object, finalizer);
                 settled(self.server.edit(key, Part::Main, version, edit).await)
@@ -94,7 +94,7 @@ impl Claims {
         let scope = Scope::namespaced(PODS, key.namespace());
         let mut pods = snapshot
             .list(&scope)
-            .filter_map(|entry| serde_json::from_slice(&entry.value).ok());
+            .filter_map(|entry| serde_json::from_slice(entry.value.rest()).ok());
         pods.any(|pod: Value| uses(&pod, &object))
     }
 }

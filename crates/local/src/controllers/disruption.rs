@@ -50,7 +50,7 @@ impl Controller for Disruption {
         let Some(entry) = self.server.store().get(key) else {
             return Outcome::Done;
         };
-        let Ok(budget) = serde_json::from_slice::<Value>(&entry.value) else {
+        let Ok(budget) = serde_json::from_slice::<Value>(entry.value.rest()) else {
             return Outcome::Done;
         };
         let version = budget["metadata"]["resourceVersion"].as_str();
@@ -116,7 +116,7 @@ impl Disruption {
         let snapshot = self.server.store().snapshot();
         let scope = Scope::namespaced(PODS, key.namespace());
         let pods = snapshot.list(&scope);
-        pods.filter_map(|entry| serde_json::from_slice(&entry.value).ok())
+        pods.filter_map(|entry| serde_json::from_slice(entry.value.rest()).ok())
             .filter(selects)
             .collect()
     }
@@ -152,7 +152,8 @@ impl Disruption {
         let namespace = text(&pod["metadata"]["namespace"]);
         let key = Key::new(&resource.stored_as, &namespace, &text(&controller["name"]));
         let entry = self.server.store().get(&key);
-        let is_it = entry.is_some_and(|entry| controller["uid"] == *Head::read(&entry.value).uid);
+        let is_it =
+            entry.is_some_and(|entry| controller["uid"] == *Head::read(entry.value.rest()).uid);
         let scale = match is_it {
             true => self
                 .server
@@ -169,7 +170,7 @@ impl Disruption {
 /// As much of a pod as budgets look at.
 fn matters(state: Option<&State<'_>>) -> Option<(Value, bool, bool, Option<String>)> {
     let state = state?;
-    let pod: Value = serde_json::from_slice(&state.entry.value).ok()?;
+    let pod: Value = serde_json::from_slice(state.entry.value.rest()).ok()?;
     let conditions = pod["status"]["conditions"].as_array();
     let is_ready = |one: &Value| one["type"] == "Ready" && one["status"] == "True";
     let ready = conditions.is_some_and(|conditions| conditions.iter().any(is_ready));

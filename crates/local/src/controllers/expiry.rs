@@ -36,7 +36,7 @@ impl Controller for Expiry {
         let Some(entry) = self.server.store().get(key) else {
             return Outcome::Done;
         };
-        let event: Value = serde_json::from_slice(&entry.value).unwrap_or_default();
+        let event: Value = serde_json::from_slice(entry.value.rest()).unwrap_or_default();
         let due = expires(&event);
         match due {
             Some(due) if due > self.server.clock().now() => Outcome::At(due),

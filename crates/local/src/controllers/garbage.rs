@@ -39,7 +39,7 @@ impl Controller for Garbage {
         let Some(entry) = self.server.store().get(key) else {
             return Outcome::Done;
         };
-        let head = Head::read(&entry.value);
+        let head = Head::read(entry.value.rest());
         if head.is_orphaning() {
             return self.orphan(key, &head).await;
         }
@@ -102,7 +102,7 @@ impl Garbage {
         let Some(entry) = self.server.store().get(&key) else {
             return Found::Absent;
         };
-        let head = Head::read(&entry.value);
+        let head = Head::read(entry.value.rest());
         match head.uid == owner.uid {
             // what cannot be read is there all the same
             false if head.uid.is_empty() => Found::Unknown,
@@ -116,7 +116,7 @@ impl Garbage {
         let keys = self.graph().dependents(&head.uid);
         let waits = |key: &Key| {
             let entry = self.server.store().get(key);
-            entry.is_some_and(|entry| Head::read(&entry.value).is_waiting())
+            entry.is_some_and(|entry| Head::read(entry.value.rest()).is_waiting())
         };
         Dependents {
             any: !keys.is_empty(),

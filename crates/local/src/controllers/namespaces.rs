@@ -77,11 +77,11 @@ impl Controller for Namespaces {
                 Outcome::Again
             };
         };
-        let Ok(namespace) = serde_json::from_slice::<Value>(&entry.value) else {
+        let Ok(namespace) = serde_json::from_slice::<Value>(entry.value.rest()) else {
             return Outcome::Done;
         };
         let finalizers = namespace["spec"]["finalizers"].as_array();
-        let ends = Head::read(&entry.value).is_ending();
+        let ends = Head::read(entry.value.rest()).is_ending();
         if !ends || finalizers.is_none_or(Vec::is_empty) {
             return Outcome::Done;
         }
@@ -182,7 +182,7 @@ impl Namespaces {
             remains.failures.extend(failures);
             let snapshot = self.server.store().snapshot();
             for entry in snapshot.list(&scope) {
-                let head = Head::read(&entry.value);
+                let head = Head::read(entry.value.rest());
                 let finalizers = head.finalizers().iter().map(AsRef::as_ref);
                 remains.add(&resource.plural, &resource.group, finalizers);
             }
@@ -195,7 +195,7 @@ impl Namespaces {
         let deletes = entries.into_iter().map(|entry| async move {
             let options = DeleteOptions {
                 propagation: Some(Propagation::Background),
-                uid: Some(Head::read(&entry.value).uid.into_owned()),
+                uid: Some(Head::read(entry.value.rest()).uid.into_owned()),
                 ..DeleteOptions::default()
             };
             self.server.end(&entry.key, &options).await
@@ -238,7 +238,7 @@ impl Namespaces {
 
 /// How long a pod may take to end; `None` if it has ended.
 fn grace(entry: &Entry) -> Option<i64> {
-    let pod: Value = serde_json::from_slice(&entry.value).ok()?;
+    let pod: Value = serde_json::from_slice(entry.value.rest()).ok()?;
     match pod["status"]["phase"].as_str() {
         Some("Succeeded" | "Failed") => None,
         _ => pod["spec"]["terminationGracePeriodSeconds"].as_i64(),

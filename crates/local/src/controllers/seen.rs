@@ -102,7 +102,7 @@ impl<'a> Head<'a> {
 
 impl<'a> State<'a> {
     fn of(entry: &'a Entry) -> Self {
-        let head = Head::read(&entry.value);
+        let head = Head::read(entry.value.rest());
         Self { head, entry }
     }
 }

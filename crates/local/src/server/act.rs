@@ -12,7 +12,7 @@ pub(crate) use super::options::{DeleteOptions, Propagation};
 use super::options::{FieldValidation, Query, WriteOptions};
 use super::resource::Resource;
 use super::route::Target;
-use super::update::Edited;
+use super::update::{By, Edited};
 use super::write::Caller;
 use super::{Asked, Server, Warnings, scale, select};
 use crate::clock::Clock;
@@ -76,15 +76,15 @@ impl Server {
     ) -> Result<(), Failure> {
         let target = self.target(key)?;
         let change = self.change(&target, part, &WRITER, &OPTIONS, |old| {
-            if version.is_some_and(|version| old["metadata"]["resourceVersion"] != *version) {
+            if version.is_some_and(|version| old.object["metadata"]["resourceVersion"] != *version)
+            {
                 return Err(Failure::modified(target.resource.qualified(), key.name()));
             }
-            let mut object = old.clone();
+            let mut object = old.object.clone();
             edit(&mut object);
             Ok(Edited {
                 object,
-                owned: false,
-                as_is: false,
+                by: By::Client,
             })
         });
         change.await.map(|_| ())
@@ -99,7 +99,7 @@ impl Server {
         let mut target = self.target(key)?;
         target.name = None;
         target.resource.admit(&mut object)?;
-        let made = self.create(&target, &WRITER, &OPTIONS, object, false);
+        let made = self.create(&target, &WRITER, &OPTIONS, object, None);
         made.await.map(|_| ())
     }
 

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::encode;
 use super::media::{self, Expected, Form};
-use super::read::shown;
+use super::read::{shown, write_shown, write_without_head};
 use super::resource::Resource;
 use crate::status::Failure;
 use crate::store::Entry;
@@ -100,7 +100,7 @@ impl View {
                 return Ok(json_bytes(200, list.bytes(resource)?.into()));
             }
             Answer::Stored { entry, code } => {
-                let object = resource.read(&entry)?;
+                let object = resource.read_whole(&entry)?;
                 (code, self.object(resource, printer(), object)?)
             }
             Answer::Object { object, code } => (code, self.object(resource, printer(), object)?),
@@ -156,7 +156,7 @@ impl View {
                 let printer = Printer::of(resource);
                 let mut rows = Vec::with_capacity(list.items.len());
                 for entry in &list.items {
-                    let object = resource.read(entry)?;
+                    let object = resource.read_whole(entry)?;
                     rows.push(printer.row(&object, self.now, self.include, version));
                 }
                 Ok(table(version, list.metadata(), printer.columns(), rows))
@@ -184,12 +184,18 @@ pub(super) struct Events {
 }
 
 impl Events {
-    pub(super) fn stored(&mut self, entry: &Entry, now: Timestamp) -> Result<Bytes, Failure> {
+    pub(super) fn write_stored(
+        &mut self,
+        entry: &Entry,
+        now: Timestamp,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Failure> {
         match self.form {
-            Form::Plain | Form::AggregatedDiscovery => shown(&self.resource, entry),
+            Form::Plain | Form::AggregatedDiscovery => write_shown(&self.resource, entry, out),
             _ => {
-                let object = self.resource.read(entry)?;
-                Ok(self.object(&object, now))
+                let object = self.resource.read_whole(entry)?;
+                out.extend_from_slice(&self.object(&object, now));
+                Ok(())
             }
         }
     }
@@ -250,17 +256,15 @@ impl Listed {
         }
         out.extend_from_slice(metadata.to_string().as_bytes());
         out.extend_from_slice(b",\"items\":[");
-        let item_head = resource.head();
         for (index, entry) in self.items.iter().enumerate() {
             if index > 0 {
                 out.push(b',');
             }
-            let item = shown(resource, entry)?;
             match resource.custom() {
-                Some(_) => out.extend_from_slice(&item),
+                Some(_) => write_shown(resource, entry, &mut out)?,
                 None => {
                     out.push(b'{');
-                    out.extend_from_slice(encode::without_kind(&item, &item_head));
+                    write_without_head(resource, entry, &mut out)?;
                 }
             }
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::patch::apply::{self, Writer};
+use api::patch::apply::{self, Managed, Writer};
 use api::structural::FieldError;
 use serde_json::{Value, json};
 
@@ -27,17 +27,17 @@ const NAME_ATTEMPTS: usize = 8;
 const ACCOUNT_PATIENCE: Duration = Duration::from_secs(2);
 
 impl Server {
-    /// `object` has been read as the kind; `owned` says that its owners are known already (by an apply).
+    /// `object` has been read as the kind; its owners are known already if an apply creates it.
     pub(super) async fn create(
         &self,
         target: &Target,
         caller: &Caller<'_>,
         options: &WriteOptions,
         object: Value,
-        owned: bool,
+        owners: Option<Managed>,
     ) -> Result<Answer, Failure> {
         let resource = &target.resource;
-        let object = self.new_object(target, caller, object, owned)?;
+        let (object, owners) = self.new_object(target, caller, object, owners)?;
         if resource.is_core("Pod") {
             self.await_account(target, &object).await;
         }
@@ -63,9 +63,9 @@ impl Server {
             warnings.iter().for_each(|warning| caller.warn(warning));
             resource.show_nulls(&mut object);
             if options.dry_run {
-                return self.tried(target, object, &name);
+                return self.tried(target, object, &owners, &name);
             }
-            let encoded = self.encoded(resource, &object)?;
+            let encoded = self.encoded(resource, &object, &owners)?;
             match self.insert(target, encoded, &name).await {
                 Ok(entry) => {
                     self.after_write(resource).await;
@@ -115,8 +115,8 @@ impl Server {
         target: &Target,
         caller: &Caller<'_>,
         mut object: Value,
-        owned: bool,
-    ) -> Result<Value, Failure> {
+        owners: Option<Managed>,
+    ) -> Result<(Value, Managed), Failure> {
         let resource = &target.resource;
         if self.is_ending(&resource.stored_as) {
             let name = object["metadata"]["name"].as_str().unwrap_or_default();
@@ -141,17 +141,13 @@ impl Server {
         }
         metadata.insert("uid".to_owned(), json!(self.new_uid()));
         metadata.insert("creationTimestamp".to_owned(), json!(now));
-        if !owned {
+        let owners = owners.unwrap_or_else(|| {
             let registry = self.registry();
             let kind = Owned::new(resource, &registry, Part::Main);
-            object = apply::track(
-                &kind,
-                None,
-                object,
-                caller.writer(resource, Part::Main, &now),
-            );
-        }
-        Ok(object)
+            let writer = caller.writer(resource, Part::Main, &now);
+            apply::track(&kind, None, &mut object, writer)
+        });
+        Ok((object, owners))
     }
 
     async fn insert(
@@ -172,13 +168,20 @@ impl Server {
     }
 
     /// What a dry run answers: the object without a version.
-    fn tried(&self, target: &Target, object: Value, name: &str) -> Result<Answer, Failure> {
+    fn tried(
+        &self,
+        target: &Target,
+        mut object: Value,
+        owners: &Managed,
+        name: &str,
+    ) -> Result<Answer, Failure> {
         let namespace = target.namespace.as_deref().unwrap_or_default();
         let key = Key::new(&target.resource.stored_as, namespace, name);
         if let Some(current) = self.store.get(&key) {
             return Err(taken(target, name, Some(&current)));
         }
-        self.encoded(&target.resource, &object)?;
+        self.encoded(&target.resource, &object, owners)?;
+        owners.put(&mut object);
         Ok(Answer::Object { object, code: 201 })
     }
 
@@ -196,7 +199,7 @@ impl Server {
         };
         let entry = self.store.get(&Key::new("namespaces", "", namespace));
         let entry = entry.ok_or_else(missing)?;
-        let stored: Value = serde_json::from_slice(&entry.value).unwrap_or_default();
+        let stored: Value = serde_json::from_slice(entry.value.rest()).unwrap_or_default();
         if stored["metadata"]["deletionTimestamp"].is_null() {
             return Ok(());
         }
@@ -231,7 +234,7 @@ fn errors_of(resource: &Resource, object: &Value) -> Vec<FieldError> {
 fn taken(target: &Target, name: &str, current: Option<&Entry>) -> Failure {
     let kind = target.resource.qualified();
     let ending = current.is_some_and(|entry| {
-        let object: Value = serde_json::from_slice(&entry.value).unwrap_or_default();
+        let object: Value = serde_json::from_slice(entry.value.rest()).unwrap_or_default();
         !object["metadata"]["deletionTimestamp"].is_null()
     });
     match ending {

@@ -74,7 +74,7 @@ impl Server {
         let entries = snapshot.list(&scope).cloned();
         entries
             .filter_map(|entry| {
-                let crd = serde_json::from_slice(&entry.value).ok()?;
+                let crd = serde_json::from_slice(entry.value.rest()).ok()?;
                 Some((entry, crd))
             })
             .collect()
@@ -87,7 +87,10 @@ impl Server {
                 .is_none_or(Vec::is_empty);
         match ends {
             true => self.remove(entry).await.map(drop),
-            false => self.put_encoded(entry, Encoded::new(new)).await.map(drop),
+            false => self
+                .put_encoded(entry, Encoded::owned_as(new, &entry.value))
+                .await
+                .map(drop),
         }
     }
 
@@ -153,7 +156,7 @@ impl Server {
         let Some(entry) = self.store.get(&Key::new(STORED_AS, "", name)) else {
             return Ok(None);
         };
-        let crd: Value = serde_json::from_slice(&entry.value).unwrap_or_default();
+        let crd: Value = serde_json::from_slice(entry.value.rest()).unwrap_or_default();
         let finalizers = crd["metadata"]["finalizers"].as_array();
         let held = finalizers
             .into_iter()

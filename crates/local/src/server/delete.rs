@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::Server;
 use super::answer::{Answer, Listed};
+use super::encode;
 use super::metadata::{FOREGROUND, ORPHAN};
 use super::options::{DeleteOptions, ListOptions, Propagation};
 use super::resource::Resource;
@@ -68,10 +69,15 @@ impl Server {
             let entry = self.find(target)?;
             let old = resource.read(&entry)?;
             check_preconditions(resource, &old, options)?;
+            let owners = encode::owners(&entry.value);
+            let whole = |mut last: Value| {
+                owners.put(&mut last);
+                last
+            };
             let plan = Plan::new(resource, &old, options, self.clock.now());
             if options.dry_run {
                 return Ok(match plan {
-                    Plan::Remove(last) => Deleted::Gone(last),
+                    Plan::Remove(last) => Deleted::Gone(whole(last)),
                     Plan::Nothing | Plan::Mark(_) => Deleted::Ending(entry),
                 });
             }
@@ -79,10 +85,11 @@ impl Server {
                 Plan::Nothing => return Ok(Deleted::Ending(entry)),
                 Plan::Remove(mut last) => self.remove(&entry).await.map(|gone| {
                     last["metadata"]["resourceVersion"] = json!(gone.revision.to_string());
-                    Deleted::Gone(last)
+                    Deleted::Gone(whole(last))
                 }),
                 Plan::Mark(new) => {
-                    let written = self.replace(target, &entry, &new).await?;
+                    let encoded = self.encoded(resource, &new, &owners)?;
+                    let written = self.put_encoded(&entry, encoded).await;
                     written.map(Deleted::Ending)
                 }
             };

@@ -1,17 +1,29 @@
 //! Objects as they stand in the store: JSON with a fixed beginning,
-//! `{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"17",…`.
+//! `{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"17","managedFields":[…],…`.
 //!
-//! So a version is put in, or changed, without writing the rest again, and an item of a list, which has no kind of
-//! its own, is a part of the stored bytes.
+//! So a version is put in, or changed, without writing the rest again, an item of a list, which has no kind of
+//! its own, is a part of the stored bytes, and who owns which fields, more than half of most objects and the same in
+//! many, is kept apart from the rest.
 
 use std::io;
+use std::sync::Arc;
 
+use api::patch::apply::{self, Fields, Managed};
 use bytes::Bytes;
 use serde::Serialize as _;
 use serde_json::ser::Formatter;
 use serde_json::{Map, Value};
 
+use crate::store::{self, Pieces};
+
 const METADATA: &str = "\"metadata\":{\"resourceVersion\":\"";
+const OWNERS: &str = ",\"managedFields\":[";
+/// Between the head of an entry and its fields.
+const FIELDS: &str = ",\"fieldsV1\":";
+const NEXT_OWNER: &str = "},";
+const END_OF_OWNERS: &str = "}]";
+/// Texts shorter than this are not worth being looked for.
+const WORTH_SHARING: usize = 64;
 
 /// The beginning of every object of a kind in a version, up to and without `"metadata"`.
 pub(super) fn head(api_version: &str, kind: &str) -> String {
@@ -21,20 +33,30 @@ pub(super) fn head(api_version: &str, kind: &str) -> String {
 /// An object that only lacks its version.
 pub(super) struct Encoded {
     head: String,
-    /// From the quote after the version.
+    owners: Pieces,
+    /// From what comes after version and owners.
     tail: Vec<u8>,
 }
 
 impl Encoded {
-    /// `object` has `kind`, `apiVersion` and `metadata`; the version in it does not count.
-    pub(super) fn new(object: &Value) -> Self {
+    /// `object` has `kind`, `apiVersion` and `metadata`; the version in it does not count, nor do owners.
+    pub(super) fn new(object: &Value, owners: &Managed) -> Self {
+        Self::in_pieces(object, pieces(owners))
+    }
+
+    /// With the owners that it has in the store.
+    pub(super) fn owned_as(object: &Value, stored: &store::Value) -> Self {
+        Self::in_pieces(object, Arc::clone(stored.pieces()))
+    }
+
+    fn in_pieces(object: &Value, owners: Pieces) -> Self {
         let text = |key: &str| object[key].as_str().unwrap_or_default();
         let mut head = head(text("apiVersion"), text("kind"));
         head.push_str(METADATA);
-        let mut tail = vec![b'"'];
+        let mut tail = Vec::with_capacity(4096);
         let empty = Map::new();
         let metadata = object["metadata"].as_object().unwrap_or(&empty);
-        write_fields(&mut tail, metadata, &["resourceVersion"]);
+        write_fields(&mut tail, metadata, &["resourceVersion", "managedFields"]);
         tail.push(b'}');
         write_fields(
             &mut tail,
@@ -42,20 +64,126 @@ impl Encoded {
             &["kind", "apiVersion", "metadata"],
         );
         tail.push(b'}');
-        Self { head, tail }
+        Self { head, owners, tail }
     }
 
     pub(super) fn len(&self) -> usize {
-        self.head.len() + self.tail.len()
+        let owners: usize = self.owners.iter().map(|piece| piece.len()).sum();
+        self.head.len() + 1 + owners + self.tail.len()
     }
 
-    pub(super) fn at(self, revision: u64) -> Vec<u8> {
-        let mut out = Vec::with_capacity(self.head.len() + self.tail.len() + 20);
-        out.extend_from_slice(self.head.as_bytes());
-        out.extend_from_slice(revision.to_string().as_bytes());
-        out.extend_from_slice(&self.tail);
-        out
+    pub(super) fn at(self, revision: u64) -> store::Value {
+        let revision = revision.to_string();
+        let at = self.head.len() + revision.len() + 1;
+        // exactly: what is stored keeps its buffer
+        let mut rest = Vec::with_capacity(at + self.tail.len());
+        rest.extend_from_slice(self.head.as_bytes());
+        rest.extend_from_slice(revision.as_bytes());
+        rest.push(b'"');
+        rest.extend_from_slice(&self.tail);
+        store::Value::in_pieces(rest.into(), at, self.owners)
     }
+}
+
+fn pieces(owners: &Managed) -> Pieces {
+    let mut pieces: Vec<Arc<str>> = Vec::new();
+    let mut before = OWNERS;
+    for (entry, fields) in owners.each() {
+        let mut head = serde_json::to_string(&entry).unwrap_or_default();
+        head.pop();
+        pieces.push([before, &head, FIELDS].concat().into());
+        pieces.push(match fields {
+            Fields::Stored(text) => Arc::clone(text),
+            Fields::Set(_) => shared(&fields.encode()),
+        });
+        before = NEXT_OWNER;
+    }
+    if !pieces.is_empty() {
+        pieces.push(END_OF_OWNERS.into());
+    }
+    pieces.into()
+}
+
+fn shared(text: &str) -> Arc<str> {
+    match text.len() < WORTH_SHARING {
+        true => text.into(),
+        false => store::shared(text),
+    }
+}
+
+/// Who owns which fields of a stored object.
+pub(super) fn owners(stored: &store::Value) -> Managed {
+    let entry = |pair: &[Arc<str>]| {
+        let [head, fields] = pair else {
+            return None;
+        };
+        let head = head.strip_prefix(OWNERS).or(head.strip_prefix(NEXT_OWNER));
+        let head = format!("{}}}", head?.strip_suffix(FIELDS)?);
+        let head: apply::Entry = serde_json::from_str(&head).ok()?;
+        Some((head, Fields::stored(Arc::clone(fields))))
+    };
+    let entries = stored.pieces().chunks_exact(2).filter_map(entry);
+    Managed::stored(entries).unwrap_or_default()
+}
+
+/// The value of bytes that [`Encoded`] once made.
+pub(crate) fn split(stored: &[u8]) -> store::Value {
+    let value = split_owners(stored).or_else(|| encoded_again(stored));
+    value.unwrap_or_else(|| store::Value::whole(Bytes::copy_from_slice(stored)))
+}
+
+/// Owners may be elsewhere in the object; `None` if there are none.
+fn encoded_again(stored: &[u8]) -> Option<store::Value> {
+    find(stored, b"\"managedFields\":")?;
+    let mut object: Value = serde_json::from_slice(stored).ok()?;
+    let owners = Managed::take(&mut object).ok()?;
+    let version = object["metadata"]["resourceVersion"].as_str()?;
+    Some(Encoded::new(&object, &owners).at(version.parse().ok()?))
+}
+
+/// `None` if there are none where they should be.
+fn split_owners(stored: &[u8]) -> Option<store::Value> {
+    let version = find(stored, METADATA.as_bytes())? + METADATA.len();
+    let at = version + find(&stored[version..], b"\"")? + 1;
+    let text = |range: std::ops::Range<usize>| std::str::from_utf8(stored.get(range)?).ok();
+    let mut pieces: Vec<Arc<str>> = Vec::new();
+    let mut from = at;
+    let mut before = OWNERS;
+    while stored[from..].starts_with(before.as_bytes()) {
+        let fields = from + find(&stored[from..], FIELDS.as_bytes())? + FIELDS.len();
+        let end = fields + object_length(&stored[fields..])?;
+        pieces.push(text(from..fields)?.into());
+        pieces.push(shared(text(fields..end)?));
+        (from, before) = (end, NEXT_OWNER);
+    }
+    if pieces.is_empty() {
+        return None;
+    }
+    let end = from + END_OF_OWNERS.len();
+    pieces.push(text(from..end).filter(|end| *end == END_OF_OWNERS)?.into());
+    let rest = [&stored[..at], &stored[end..]].concat();
+    Some(store::Value::in_pieces(rest.into(), at, pieces.into()))
+}
+
+/// How long the JSON object is that stands at the beginning.
+fn object_length(json: &[u8]) -> Option<usize> {
+    let (mut depth, mut in_text, mut escaped) = (0_usize, false, false);
+    for (index, byte) in json.iter().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_text => escaped = true,
+            b'"' => in_text = !in_text,
+            b'{' if !in_text => depth += 1,
+            b'}' if !in_text => {
+                depth = depth.checked_sub(1)?;
+                if depth == 0 {
+                    return Some(index + 1);
+                }
+            }
+            _ => {}
+        }
+    }
+    None
 }
 
 /// `,"key":value` for each field that is not left out.
@@ -91,36 +219,20 @@ impl Formatter for WholeNumbers {
     }
 }
 
-/// Stored bytes with another version in them.
-pub(super) fn at_version(stored: &[u8], revision: u64) -> Vec<u8> {
-    let Some(start) = find(stored, METADATA.as_bytes()).map(|at| at + METADATA.len()) else {
-        return stored.to_vec();
+/// A stored value with another version in it.
+pub(super) fn at_version(stored: &store::Value, revision: u64) -> store::Value {
+    let rest = stored.rest();
+    let Some(start) = find(rest, METADATA.as_bytes()).map(|at| at + METADATA.len()) else {
+        return stored.clone();
     };
-    let digits = stored[start..]
+    let digits = rest[start..]
         .iter()
         .take_while(|b| b.is_ascii_digit())
         .count();
-    let mut out = Vec::with_capacity(stored.len() + 4);
-    out.extend_from_slice(&stored[..start]);
-    out.extend_from_slice(revision.to_string().as_bytes());
-    out.extend_from_slice(&stored[start + digits..]);
-    out
-}
-
-/// The stored object without `kind` and `apiVersion`, after its opening brace: what follows `{` in a list.
-pub(super) fn without_kind<'a>(stored: &'a [u8], head: &str) -> &'a [u8] {
-    stored.strip_prefix(head.as_bytes()).unwrap_or(&stored[1..])
-}
-
-/// The stored bytes as another version of a kind shows them whose fields are the same.
-pub(super) fn with_head(stored: &Bytes, old_head: &str, new_head: &str) -> Bytes {
-    if old_head == new_head {
-        return stored.clone();
-    }
-    let mut out = Vec::with_capacity(stored.len() + new_head.len());
-    out.extend_from_slice(new_head.as_bytes());
-    out.extend_from_slice(without_kind(stored, old_head));
-    out.into()
+    let revision = revision.to_string();
+    let out = [&rest[..start], revision.as_bytes(), &rest[start + digits..]].concat();
+    let at = start + revision.len() + 1;
+    store::Value::in_pieces(out.into(), at, Arc::clone(stored.pieces()))
 }
 
 fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
@@ -131,36 +243,95 @@ fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use api::patch::apply::Managed;
     use serde_json::{Value, json};
 
-    use super::{Encoded, at_version, head, without_kind};
+    use super::{Encoded, at_version, head, owners, split};
 
-    #[test]
-    fn an_object_comes_back_with_its_version() {
+    fn config_map() -> (Value, Managed) {
+        let fields =
+            json!({"f:data": {".": {}, "f:long enough to be worth sharing with others \" }": {}}});
+        let entry = |manager: &str| {
+            json!({
+                "apiVersion": "v1", "operation": "Update", "manager": manager, "fieldsType": "FieldsV1",
+                "fieldsV1": fields,
+            })
+        };
         let object = json!({
             "apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": {"name": "a \"quoted\"", "resourceVersion": "old"},
+            "metadata": {
+                "name": "a \"quoted\"", "resourceVersion": "17",
+                "managedFields": [entry("a,\"fieldsV1\":{"), entry("b")],
+            },
             "data": {"k": "\"metadata\":{\"resourceVersion\":\"9"},
         });
-        let stored = Encoded::new(&object).at(17);
-        let mut expected = object;
-        expected["metadata"]["resourceVersion"] = json!("17");
-        let back: Value = serde_json::from_slice(&stored).unwrap();
-        assert_eq!(back, expected);
-        let later: Value = serde_json::from_slice(&at_version(&stored, 1000)).unwrap();
-        expected["metadata"]["resourceVersion"] = json!("1000");
-        assert_eq!(later, expected);
+        let owners = Managed::take(&mut object.clone()).unwrap();
+        (object, owners)
+    }
+
+    fn json(bytes: &[u8]) -> Value {
+        serde_json::from_slice(bytes).unwrap()
+    }
+
+    #[test]
+    fn an_object_comes_back_with_its_version_and_its_owners() {
+        let (mut object, owned) = config_map();
+        let stored = Encoded::new(&object, &owned).at(17);
+        assert_eq!(json(&stored.bytes()), object);
+        assert_eq!(owners(&stored), owned);
+        let later = at_version(&stored, 1000);
+        object["metadata"]["resourceVersion"] = json!("1000");
+        assert_eq!(json(&later.bytes()), object);
+        let kept = Encoded::owned_as(&object, &stored).at(1000);
+        assert_eq!(kept, later);
+    }
+
+    #[test]
+    fn the_rest_has_everything_but_owners() {
+        let (mut object, owned) = config_map();
+        let stored = Encoded::new(&object, &owned).at(17);
+        Managed::take(&mut object).unwrap();
+        assert_eq!(json(stored.rest()), object);
+        let ownerless = Encoded::new(&object, &Managed::default()).at(17);
+        assert_eq!(ownerless.rest(), stored.rest());
+        assert_eq!(ownerless.bytes(), stored.rest());
+    }
+
+    #[test]
+    fn what_is_read_from_disk_is_what_was_written() {
+        let (object, owned) = config_map();
+        for owners in [owned, Managed::default()] {
+            let written = Encoded::new(&object, &owners).at(17);
+            let read = split(&written.bytes());
+            assert_eq!(read, written);
+            let shared = |value: &crate::store::Value| value.pieces().get(1).cloned();
+            assert_eq!(
+                shared(&read).map(|text| text.as_ptr()),
+                shared(&written).map(|text| text.as_ptr())
+            );
+        }
+    }
+
+    #[test]
+    fn bytes_that_were_not_written_here_mean_what_they_did() {
+        let (object, owned) = config_map();
+        let written = Encoded::new(&object, &owned).at(17);
+        assert_eq!(split(object.to_string().as_bytes()), written);
+        let whole = written.bytes();
+        for end in 0..whole.len() {
+            assert_eq!(split(&whole[..end]).bytes(), whole[..end]);
+        }
     }
 
     #[test]
     fn an_item_has_no_kind() {
         let object =
             json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": {}});
-        let stored = Encoded::new(&object).at(3);
-        let item = [b"{", without_kind(&stored, &head("v1", "Pod"))].concat();
-        let item: Value = serde_json::from_slice(&item).unwrap();
+        let stored = Encoded::new(&object, &Managed::default()).at(3);
+        let mut item = vec![b'{'];
+        stored.write(head("v1", "Pod").len(), &mut item);
         assert_eq!(
-            item,
+            json(&item),
             json!({"metadata": {"name": "a", "resourceVersion": "3"}, "spec": {}})
         );
     }

@@ -174,9 +174,16 @@ impl Resource {
         Ok(object)
     }
 
-    /// The object in this version, as it is to be shown.
+    /// The object in this version, as it is to be shown, with its owners.
+    pub(super) fn read_whole(&self, entry: &Entry) -> Result<Value, Failure> {
+        let mut object = self.read(entry)?;
+        encode::owners(&entry.value).put(&mut object);
+        Ok(object)
+    }
+
+    /// The object in this version, without its owners.
     pub fn read(&self, entry: &Entry) -> Result<Value, Failure> {
-        let object = serde_json::from_slice(&entry.value).map_err(|error| {
+        let object = serde_json::from_slice(entry.value.rest()).map_err(|error| {
             Failure::internal(format!("{} is stored as no JSON: {error}", entry.key))
         })?;
         match self.custom() {
@@ -192,6 +199,12 @@ impl Resource {
         }
     }
 
+    /// Whether the object was written in this version and under its schema of today.
+    pub fn is_of_today(&self, entry: &Entry) -> bool {
+        let since = self.custom().map_or(0, |custom| custom.since);
+        self.is_stored_version() && entry.revision > since
+    }
+
     /// Whether stored bytes are what this version shows, but for their head.
     pub fn shows_as_stored(&self, entry: &Entry) -> bool {
         match self.custom() {
@@ -199,7 +212,10 @@ impl Resource {
             Some(custom) => {
                 self.is_stored_version()
                     && entry.revision > custom.since
-                    && entry.value.starts_with(self.stored_head().as_bytes())
+                    && entry
+                        .value
+                        .rest()
+                        .starts_with(self.stored_head().as_bytes())
             }
             None => self.is_stored_version(),
         }
@@ -330,19 +346,15 @@ pub(super) fn restore(new: &mut Value, old: &Value, key: &str) {
     }
 }
 
-/// The old object with the status and the owners of the new one.
+/// The old object with the status of the new one.
 fn keep_all_but_status(new: &mut Value, old: &Value) {
     let status = new.get_mut("status").map(Value::take);
-    let owners = new["metadata"].get_mut("managedFields").map(Value::take);
     *new = old.clone();
     if let Some(new) = new.as_object_mut() {
         match status {
             Some(status) => _ = new.insert("status".to_owned(), status),
             None => _ = new.remove("status"),
         }
-    }
-    if let (Some(owners), Some(metadata)) = (owners, new["metadata"].as_object_mut()) {
-        metadata.insert("managedFields".to_owned(), owners);
     }
 }
 

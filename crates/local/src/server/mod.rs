@@ -79,6 +79,9 @@ impl Server {
         server
     }
 
+    /// How it reads what it has stored.
+    pub(crate) const READ: fn(&[u8]) -> crate::store::Value = encode::split;
+
     /// The same, but what has been written so far is the past: watches do not reach it.
     pub(crate) fn from_now(self) -> Self {
         Self {
@@ -384,7 +387,7 @@ impl<'a> Asked<'a> {
 impl Others for Server {
     fn get(&self, resource: &str, namespace: &str, name: &str) -> Option<Value> {
         let entry = self.store.get(&Key::new(resource, namespace, name))?;
-        serde_json::from_slice(&entry.value).ok()
+        serde_json::from_slice(entry.value.rest()).ok()
     }
 
     fn list(&self, resource: &str, namespace: Option<&str>) -> Vec<Value> {
@@ -395,7 +398,7 @@ impl Others for Server {
         let snapshot = self.store.snapshot();
         let objects = snapshot.list(&scope);
         objects
-            .filter_map(|entry| serde_json::from_slice(&entry.value).ok())
+            .filter_map(|entry| serde_json::from_slice(entry.value.rest()).ok())
             .collect()
     }
 }

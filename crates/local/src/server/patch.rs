@@ -1,7 +1,8 @@
 //! The four kinds of patches.
 
+use api::patch::apply::{self, Live, Managed};
 use api::patch::go::cannot_unmarshal;
-use api::patch::{self, PatchError, apply};
+use api::patch::{self, PatchError};
 use api::structural::{FieldError, strict_message, unknown_field};
 use serde_json::{Value, json};
 
@@ -12,7 +13,7 @@ use super::media::{self, Decoded, Duplicates, PatchKind};
 use super::metadata;
 use super::options::{FieldValidation, WriteOptions};
 use super::route::Target;
-use super::update::Edited;
+use super::update::{By, Edited};
 use super::write::{Body, Caller, same_kind, warn_of_other_version};
 use crate::kinds::Part;
 use crate::status::Failure;
@@ -41,14 +42,17 @@ impl Server {
             value: patch,
             duplicates,
         } = body.patch(kind, options)?;
+        let with_owners = kind == PatchKind::Json && may_touch_owners(&patch);
         self.change(target, part, caller, options, |old| {
-            let mut new = patched(target, kind, old, &patch)?;
+            let whole = |with_owners: bool| match with_owners {
+                true => patched(target, kind, old.whole(), &patch),
+                false => patched(target, kind, old.object.clone(), &patch),
+            };
+            let mut new = whole(with_owners)?;
             // only errors show it, and few patches have one
             let shown = || match kind {
                 PatchKind::Strategic => go_map(&patch),
-                _ => patched(target, kind, old, &patch)
-                    .unwrap_or_default()
-                    .to_string(),
+                _ => whole(true).unwrap_or_default().to_string(),
             };
             read_patched(target, caller, &mut new, &shown)?;
             let unknown = resource
@@ -57,8 +61,7 @@ impl Server {
             judged(caller, options, &unknown, &duplicates, &shown)?;
             Ok(Edited {
                 object: new,
-                owned: false,
-                as_is: false,
+                by: By::Client,
             })
         })
         .await
@@ -88,14 +91,14 @@ impl Server {
         // errors of the merge name the object as it was sent, so the namespace is put into the result
         let sent = &applied["metadata"]["namespace"];
         metadata::place_in_namespace(&mut json!({"metadata": {"namespace": sent}}), namespace)?;
-        let edit = |live: Option<&Value>| -> Result<Value, Failure> {
+        let edit = |live: Option<Live<'_>>| -> Result<(Value, Managed), Failure> {
             let kind = Owned::new(resource, &registry, part);
             let writer = caller.writer(resource, part, &now);
-            let mut object = apply::apply(&kind, live, &applied, writer, options.force)?;
+            let (mut object, owners) = apply::apply(&kind, live, &applied, writer, options.force)?;
             metadata::place_in_namespace(&mut object, namespace)?;
             let unknown = resource.admit(&mut object)?;
             judged_apply(target, caller, options, &unknown, &duplicates)?;
-            Ok(object)
+            Ok((object, owners))
         };
         if part == Part::Main && !lives {
             if applied["metadata"]["uid"].is_string() {
@@ -105,11 +108,13 @@ impl Server {
                 );
                 return Err(Failure::conflict(resource.qualified(), name, &why));
             }
-            let mut object = edit(None)?;
+            let (mut object, owners) = edit(None)?;
             if let Some(metadata) = object["metadata"].as_object_mut() {
                 metadata.remove("resourceVersion");
             }
-            let created = self.create(target, caller, options, object, true).await;
+            let created = self
+                .create(target, caller, options, object, Some(owners))
+                .await;
             match created {
                 // somebody else has just created it, so it is there to be changed
                 Err(failure)
@@ -118,18 +123,33 @@ impl Server {
             }
         }
         self.change(target, part, caller, options, |old| {
+            let (object, owners) = edit(Some(old.live()))?;
             Ok(Edited {
-                object: edit(Some(old))?,
-                owned: true,
-                as_is: false,
+                object,
+                by: By::Apply(owners),
             })
         })
         .await
     }
 }
 
-fn patched(target: &Target, kind: PatchKind, old: &Value, patch: &Value) -> Result<Value, Failure> {
-    let object = old.clone();
+/// Whether a JSON patch reads or writes `metadata.managedFields`.
+fn may_touch_owners(patch: &Value) -> bool {
+    let operations = patch.as_array().into_iter().flatten();
+    let mut pointers = operations.flat_map(|operation| [&operation["path"], &operation["from"]]);
+    pointers.any(|pointer| {
+        let pointer = pointer.as_str().unwrap_or_default();
+        let owners = "/metadata/managedFields";
+        owners.starts_with(pointer) || pointer.starts_with(owners)
+    })
+}
+
+fn patched(
+    target: &Target,
+    kind: PatchKind,
+    object: Value,
+    patch: &Value,
+) -> Result<Value, Failure> {
     let new = match kind {
         PatchKind::Json => patch::json::apply(object, patch),
         PatchKind::Merge => patch::merge::apply(object, patch),

@@ -8,7 +8,7 @@ use super::answer::Answer;
 use super::encode::Encoded;
 use super::options::{DeleteOptions, WriteOptions};
 use super::route::Target;
-use super::update::Edited;
+use super::update::{By, Edited};
 use super::write::same_uid;
 use super::{Asked, Server};
 use crate::kinds::Part;
@@ -27,8 +27,8 @@ impl Server {
         let node = binding["target"]["name"].as_str().unwrap_or_default();
         let now = self.now();
         self.change(target, Part::Main, &asked.caller(), &options, |old| {
-            may_bind(target, &binding, old)?;
-            let mut new = old.clone();
+            may_bind(target, &binding, old.object)?;
+            let mut new = old.object.clone();
             new["spec"]["nodeName"] = json!(node);
             for (key, value) in binding["metadata"]["annotations"]
                 .as_object()
@@ -40,8 +40,7 @@ impl Server {
             set_scheduled(&mut new, &now);
             Ok(Edited {
                 object: new,
-                owned: true,
-                as_is: true,
+                by: By::Server,
             })
         })
         .await?;
@@ -117,7 +116,7 @@ impl Server {
         let scope = Scope::namespaced("poddisruptionbudgets.policy", namespace);
         let snapshot = self.store.snapshot();
         let budgets = snapshot.list(&scope).filter_map(|entry| {
-            let budget: Value = serde_json::from_slice(&entry.value).ok()?;
+            let budget: Value = serde_json::from_slice(entry.value.rest()).ok()?;
             let covers = selects(&budget["spec"]["selector"])(pod);
             covers.then_some((entry, budget))
         });
@@ -142,7 +141,10 @@ impl Server {
         budget["status"]["disruptionsAllowed"] = json!(allowed - 1);
         let name = pod["metadata"]["name"].as_str().unwrap_or_default();
         budget["status"]["disruptedPods"][name] = json!(self.now());
-        match self.put_encoded(entry, Encoded::new(&budget)).await {
+        match self
+            .put_encoded(entry, Encoded::owned_as(&budget, &entry.value))
+            .await
+        {
             Ok(_) => Ok(()),
             Err(WriteError::Conflict { .. }) => Err(unsettled(&budget)),
             Err(error) => Err(error.into()),

@@ -324,15 +324,39 @@ fn illegal_base64(error: &DecodeError, text: &str) -> String {
     format!("illegal base64 data at input byte {at}")
 }
 
+/// Adds an object of the store as a version of its resource shows it.
+pub(super) fn write_shown(
+    resource: &Resource,
+    entry: &Entry,
+    out: &mut Vec<u8>,
+) -> Result<(), Failure> {
+    out.extend_from_slice(resource.head().as_bytes());
+    write_without_head(resource, entry, out)
+}
+
+/// From its metadata on.
+pub(super) fn write_without_head(
+    resource: &Resource,
+    entry: &Entry,
+    out: &mut Vec<u8>,
+) -> Result<(), Failure> {
+    match resource.shows_as_stored(entry) {
+        true => entry.value.write(resource.stored_head().len(), out),
+        false => {
+            let object = resource.read(entry)?;
+            let value = encode::Encoded::owned_as(&object, &entry.value).at(entry.revision);
+            value.write(resource.head().len(), out);
+        }
+    }
+    Ok(())
+}
+
 /// An object of the store as a version of its resource shows it.
 pub(super) fn shown(resource: &Resource, entry: &Entry) -> Result<Bytes, Failure> {
-    if resource.shows_as_stored(entry) {
-        return Ok(encode::with_head(
-            &entry.value,
-            &resource.stored_head(),
-            &resource.head(),
-        ));
+    if resource.shows_as_stored(entry) && resource.stored_head() == resource.head() {
+        return Ok(entry.value.bytes());
     }
-    let object = resource.read(entry)?;
-    Ok(encode::Encoded::new(&object).at(entry.revision).into())
+    let mut out = Vec::with_capacity(entry.value.len() + 64);
+    write_shown(resource, entry, &mut out)?;
+    Ok(out.into())
 }

@@ -9,7 +9,7 @@ use super::media::PatchKind;
 use super::options::WriteOptions;
 use super::resource::{Origin, Resource};
 use super::route::Target;
-use super::update::Edited;
+use super::update::{By, Edited};
 use super::write::Caller;
 use super::{Asked, Server};
 use crate::kinds::Part;
@@ -75,15 +75,14 @@ impl Server {
         };
         let answer = self
             .change(target, Part::Main, &caller, &options, |old| {
-                let scale = make(scale_of(old, paths))?;
+                let scale = make(scale_of(old.object, paths))?;
                 check(target, &scale)?;
-                let mut new = old.clone();
+                let mut new = old.object.clone();
                 set(&mut new, &paths.spec, scale["spec"]["replicas"].clone());
                 carry_preconditions(&mut new, &scale);
                 Ok(Edited {
                     object: new,
-                    owned: false,
-                    as_is: false,
+                    by: By::Client,
                 })
             })
             .await?;

@@ -87,7 +87,7 @@ impl Selection {
         if self.labels.is_everything() {
             return true;
         }
-        let head: Option<Head> = serde_json::from_slice(&entry.value).ok();
+        let head: Option<Head> = serde_json::from_slice(entry.value.rest()).ok();
         let labels = head.and_then(|head| head.metadata?.labels);
         self.labels.matches(&labels.unwrap_or_default())
     }

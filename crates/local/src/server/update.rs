@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use api::patch::apply;
+use api::patch::apply::{self, Managed};
 use serde_json::Value;
 
 use super::Server;
 use super::answer::Answer;
-use super::encode::{Encoded, at_version};
+use super::encode::{self, Encoded, at_version};
 use super::kind::Owned;
 use super::metadata;
 use super::options::{WriteOptions, no_number};
@@ -21,13 +21,43 @@ use crate::store::{Change, Entry, Precondition, WriteError};
 /// The largest object that is stored: etcd's limit of one request, which is what users know.
 const LARGEST: usize = 1_572_864;
 
+/// An object of the store in the version of the request.
+pub(super) struct Old<'a> {
+    /// Without owners.
+    pub(super) object: &'a Value,
+    pub(super) owners: &'a Managed,
+    pub(super) is_of_today: bool,
+}
+
+impl Old<'_> {
+    pub(super) fn whole(&self) -> Value {
+        let mut whole = self.object.clone();
+        self.owners.put(&mut whole);
+        whole
+    }
+
+    pub(super) fn live(&self) -> apply::Live<'_> {
+        apply::Live {
+            object: self.object,
+            owners: self.owners,
+            fits: self.is_of_today,
+        }
+    }
+}
+
 /// What becomes of an object.
 pub(super) struct Edited {
     pub(super) object: Value,
-    /// The owners of fields in it are already right (by an apply).
-    pub(super) owned: bool,
-    /// It is written as it is: the server itself made it, and the rules for clients do not apply.
-    pub(super) as_is: bool,
+    pub(super) by: By,
+}
+
+pub(super) enum By {
+    /// What a client wants; if it has owners, that is the client's word about them.
+    Client,
+    /// By an apply, which knows who owns what.
+    Apply(Managed),
+    /// The server itself: the rules for clients do not apply, and the owners stay.
+    Server,
 }
 
 impl Server {
@@ -40,29 +70,41 @@ impl Server {
         part: Part,
         caller: &Caller<'_>,
         options: &WriteOptions,
-        mut edit: impl FnMut(&Value) -> Result<Edited, Failure>,
+        mut edit: impl FnMut(&Old<'_>) -> Result<Edited, Failure>,
     ) -> Result<Answer, Failure> {
         let resource = &target.resource;
         let name = target.name.as_deref().unwrap_or_default();
         loop {
             let entry = self.find(target)?;
             let shown = resource.read(&entry)?;
-            let old = resource.without_nulls(&shown);
+            let owners = encode::owners(&entry.value);
+            let bare = resource.without_nulls(&shown);
+            let old = Old {
+                object: &bare,
+                owners: &owners,
+                is_of_today: resource.is_of_today(&entry),
+            };
             let edited = edit(&old)?;
             has_version(target, &edited.object, &entry)?;
-            let mut new = self.settled(target, part, caller, &old, edited)?;
-            let ends = resource.deleted_by_update(&new, &old);
+            let (mut new, now_owned) = self.settled(target, part, caller, &old, edited)?;
+            let ends = resource.deleted_by_update(&new, old.object);
             resource.show_nulls(&mut new);
+            let unchanged = now_owned.is_same_but_times(&owners) && new == shown;
             if options.dry_run {
-                self.encoded(resource, &new)?;
+                self.encoded(resource, &new, &now_owned)?;
+                let owners = if unchanged { &owners } else { &now_owned };
+                owners.put(&mut new);
                 return Ok(Answer::ok(new));
             }
-            if !ends && new == shown {
+            if !ends && unchanged {
                 return Ok(Answer::stored(entry));
             }
             let written = match ends {
                 true => self.remove(&entry).await.map(|_| None),
-                false => self.replace(target, &entry, &new).await?.map(Some),
+                false => {
+                    let encoded = self.encoded(resource, &new, &now_owned)?;
+                    self.put_encoded(&entry, encoded).await.map(Some)
+                }
             };
             match written {
                 Ok(Some(entry)) => {
@@ -71,6 +113,7 @@ impl Server {
                 }
                 Ok(None) => {
                     self.after_write(resource).await;
+                    now_owned.put(&mut new);
                     return Ok(Answer::ok(new));
                 }
                 // tried on what is there now: who named a version is refused then, and for everybody else to lose
@@ -81,34 +124,38 @@ impl Server {
         }
     }
 
-    /// The new object as it will be stored, and what the client should be warned of.
+    /// The new object as it will be stored, with its owners, and what the client should be warned of.
     fn settled(
         &self,
         target: &Target,
         part: Part,
         caller: &Caller<'_>,
-        old: &Value,
+        before: &Old<'_>,
         edited: Edited,
-    ) -> Result<Value, Failure> {
+    ) -> Result<(Value, Managed), Failure> {
         let resource = &target.resource;
         let Edited {
             object: mut new,
-            owned,
-            as_is,
+            by,
         } = edited;
-        if as_is {
-            return Ok(new);
+        if matches!(by, By::Server) {
+            return Ok((new, before.owners.clone()));
         }
         let now = self.now();
+        let old = before.object;
         metadata::carry_over(&mut new, old);
         if let Some(warning) = metadata::keep_owners_once(&mut new, caller.patches) {
             caller.warn(&warning);
         }
-        if !owned {
-            let registry = self.registry();
-            let kind = Owned::new(resource, &registry, part);
-            new = apply::track(&kind, Some(old), new, caller.writer(resource, part, &now));
-        }
+        let owners = match by {
+            By::Apply(owners) => owners,
+            By::Client | By::Server => {
+                let registry = self.registry();
+                let kind = Owned::new(resource, &registry, part);
+                let writer = caller.writer(resource, part, &now);
+                apply::track(&kind, Some(before.live()), &mut new, writer)
+            }
+        };
         resource.prepare_update(&mut new, old, part);
         let mut errors = metadata::validate_update(&new, old, resource);
         let verdict = resource.validate_update(&new, old, part);
@@ -120,28 +167,25 @@ impl Server {
         let warnings = resource.warnings(&new, Some(old));
         warnings.iter().for_each(|warning| caller.warn(warning));
         new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"].clone();
-        apply::keep_times_of_unchanged(old, &mut new);
         for warning in &verdict.warnings {
             caller.warn(&warning.to_string());
         }
-        Ok(new)
-    }
-
-    pub(super) async fn replace(
-        &self,
-        target: &Target,
-        entry: &Entry,
-        new: &Value,
-    ) -> Result<Result<Arc<Entry>, WriteError>, Failure> {
-        let encoded = self.encoded(&target.resource, new)?;
-        Ok(self.put_encoded(entry, encoded).await)
+        Ok((new, owners))
     }
 
     /// An object as the store keeps it, if it can be kept.
-    pub(super) fn encoded(&self, resource: &Resource, object: &Value) -> Result<Encoded, Failure> {
+    pub(super) fn encoded(
+        &self,
+        resource: &Resource,
+        object: &Value,
+        owners: &Managed,
+    ) -> Result<Encoded, Failure> {
         let encoded = match resource.is_stored_version() {
-            true => Encoded::new(object),
-            false => Encoded::new(&resource.to_stored(object.clone(), &self.registry())?),
+            true => Encoded::new(object, owners),
+            false => {
+                let stored = resource.to_stored(object.clone(), &self.registry())?;
+                Encoded::new(&stored, owners)
+            }
         };
         match encoded.len() > LARGEST {
             true => Err(Failure::unexpected("etcdserver: request is too large")),

@@ -1,5 +1,6 @@
 //! Watches: what happens to the objects of a scope, as a stream of JSON lines.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -178,7 +179,7 @@ impl State {
             (true, false) => {
                 let last = event.previous.as_ref()?;
                 let value = encode::at_version(&last.value, event.entry.revision);
-                let last = last.changed(value.into(), event.entry.revision);
+                let last = last.changed(value, event.entry.revision);
                 Some(self.line(EventKind::Deleted, &last))
             }
         }
@@ -190,9 +191,14 @@ impl State {
             EventKind::Modified => "MODIFIED",
             EventKind::Deleted => "DELETED",
         };
-        match self.events.stored(entry, self.clock.now()) {
-            Ok(object) => line(kind, &object),
-            Err(failure) => line("ERROR", failure.body().to_string().as_bytes()),
+        let now = self.clock.now();
+        let mut out = Vec::with_capacity(entry.value.len() + 64);
+        let written = line(kind, &mut out, |out| {
+            self.events.write_stored(entry, now, out)
+        });
+        match written {
+            Ok(()) => out.into(),
+            Err(failure) => error_line(&failure),
         }
     }
 
@@ -203,7 +209,8 @@ impl State {
         if initial_end {
             object["metadata"]["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
-        line("BOOKMARK", &self.events.object(&object, self.clock.now()))
+        let object = self.events.object(&object, self.clock.now());
+        whole_line("BOOKMARK", &object)
     }
 }
 
@@ -214,17 +221,34 @@ fn is_served(registry: &Registry, resource: &Arc<Resource>) -> bool {
 
 fn gone(requested: u64, oldest: u64) -> Bytes {
     let failure = Failure::expired(format!("too old resource version: {requested} ({oldest})"));
-    line("ERROR", failure.body().to_string().as_bytes())
+    error_line(&failure)
 }
 
-fn line(kind: &str, object: &[u8]) -> Bytes {
+fn error_line(failure: &Failure) -> Bytes {
+    whole_line("ERROR", failure.body().to_string().as_bytes())
+}
+
+fn whole_line(kind: &str, object: &[u8]) -> Bytes {
     let mut out = Vec::with_capacity(object.len() + 32);
+    let write = |out: &mut Vec<u8>| {
+        out.extend_from_slice(object);
+        Ok::<_, Infallible>(())
+    };
+    let Ok(()) = line(kind, &mut out, write);
+    out.into()
+}
+
+fn line<E>(
+    kind: &str,
+    out: &mut Vec<u8>,
+    object: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
+) -> Result<(), E> {
     out.extend_from_slice(b"{\"type\":\"");
     out.extend_from_slice(kind.as_bytes());
     out.extend_from_slice(b"\",\"object\":");
-    out.extend_from_slice(object);
+    object(out)?;
     out.extend_from_slice(b"}\n");
-    out.into()
+    Ok(())
 }
 
 impl Resource {

@@ -10,7 +10,7 @@ use super::metadata;
 use super::options::{FieldValidation, Query, WriteOptions};
 use super::resource::Resource;
 use super::route::Target;
-use super::update::Edited;
+use super::update::{By, Edited};
 use super::{Server, Warnings};
 use crate::kinds::Part;
 use crate::status::Failure;
@@ -171,7 +171,7 @@ impl Server {
         if let Some(warning) = metadata::keep_owners_once(&mut object, false) {
             caller.warn(&warning);
         }
-        self.create(target, caller, &options, object, false).await
+        self.create(target, caller, &options, object, None).await
     }
 
     pub(super) async fn put(
@@ -190,11 +190,10 @@ impl Server {
         metadata::place_in_namespace(&mut object, target.namespace.as_deref().unwrap_or_default())?;
         self.change(target, part, caller, &options, |old| {
             has_version(target, &object)?;
-            same_uid(target, &object, old)?;
+            same_uid(target, &object, old.object)?;
             Ok(Edited {
                 object: object.clone(),
-                owned: false,
-                as_is: false,
+                by: By::Client,
             })
         })
         .await

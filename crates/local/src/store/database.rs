@@ -7,9 +7,9 @@ use std::fs::{self, File, TryLockError};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use bytes::Bytes;
 use rusqlite::{Connection, ErrorCode, OpenFlags, Row, params};
 
+use super::Read;
 use super::error::{OpenError, StorageError};
 use super::key::Key;
 use super::object::{Entry, Event, EventKind, Record};
@@ -63,7 +63,7 @@ impl Drop for Lock {
 
 impl Database {
     /// Opens or creates the database in `directory` and reads all of it.
-    pub(super) fn open(directory: &Path) -> Result<(Database, Snapshot), OpenError> {
+    pub(super) fn open(directory: &Path, read: Read) -> Result<(Database, Snapshot), OpenError> {
         let lock = lock(directory)?;
         let path = directory.join("objects.db");
         make_private(&path)?;
@@ -76,7 +76,7 @@ impl Database {
             path,
             _lock: lock,
         };
-        let snapshot = database.load()?;
+        let snapshot = database.load(read)?;
         Ok((database, snapshot))
     }
 
@@ -106,11 +106,11 @@ impl Database {
                         resource,
                         namespace,
                         name,
-                        &*entry.value
+                        &*entry.value.bytes()
                     ])?
                 }
                 EventKind::Modified => {
-                    let values = params![id, integer(entry.revision)?, &*entry.value];
+                    let values = params![id, integer(entry.revision)?, &*entry.value.bytes()];
                     transaction.prepare_cached(UPDATE)?.execute(values)?
                 }
                 EventKind::Deleted => transaction.prepare_cached(DELETE)?.execute(params![id])?,
@@ -125,7 +125,7 @@ impl Database {
         transaction.commit()
     }
 
-    fn load(&self) -> Result<Snapshot, OpenError> {
+    fn load(&self, read: Read) -> Result<Snapshot, OpenError> {
         let damaged = |detail: String| OpenError::Damaged {
             path: self.path.clone(),
             detail,
@@ -142,7 +142,7 @@ impl Database {
             .map_err(database_error)?;
         let mut rows = statement.query([]).map_err(database_error)?;
         while let Some(row) = rows.next().map_err(database_error)? {
-            let entry = entry(row).map_err(database_error)?;
+            let entry = entry(row, read).map_err(database_error)?;
             if entry.created > entry.revision || entry.revision > revision {
                 return Err(damaged(format!(
                     "{entry:?} is later than the last write, {revision}"
@@ -156,12 +156,12 @@ impl Database {
     }
 }
 
-fn entry(row: &Row<'_>) -> rusqlite::Result<Entry> {
+fn entry(row: &Row<'_>, read: Read) -> rusqlite::Result<Entry> {
     let text = |column: usize| Ok::<_, rusqlite::Error>(row.get_ref(column)?.as_str()?);
     Ok(Entry {
         key: Key::new(text(2)?, text(3)?, text(4)?),
         revision: unsigned(row, 1)?,
-        value: Bytes::copy_from_slice(row.get_ref(5)?.as_blob()?),
+        value: read(row.get_ref(5)?.as_blob()?),
         created: unsigned(row, 0)?,
     })
 }

@@ -26,6 +26,7 @@ mod key;
 mod object;
 mod pending;
 mod snapshot;
+mod value;
 mod watch;
 mod writer;
 
@@ -34,6 +35,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
+use bytes::Bytes;
 use database::Database;
 use pending::{Answer, Shared};
 use snapshot::Objects;
@@ -44,6 +46,7 @@ pub use follow::Follow;
 pub use key::{Key, Scope};
 pub use object::{Change, Entry, Event, EventKind, Precondition};
 pub use snapshot::Snapshot;
+pub use value::{Pieces, Value, shared};
 pub use watch::Watch;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,9 +62,13 @@ pub struct Options {
     pub location: Location,
     /// How many events of each resource are kept for watches.
     pub history: usize,
-    /// How many bytes these events may hold; the newest event is kept even if it alone is larger.
+    /// How many bytes these events may hold, but for what is shared; the newest event is kept even if it alone is larger.
     pub history_bytes: usize,
+    /// Makes a value of bytes on disk.
+    pub read: Read,
 }
+
+type Read = fn(&[u8]) -> Value;
 
 impl Options {
     pub fn ephemeral() -> Options {
@@ -78,6 +85,7 @@ impl Options {
             location,
             history: 10_000,
             history_bytes: 32 << 20,
+            read: |bytes| Value::whole(Bytes::copy_from_slice(bytes)),
         }
     }
 }
@@ -113,6 +121,7 @@ impl Store {
             location,
             history,
             history_bytes,
+            read,
         } = options;
         let limits = Limits {
             events: history,
@@ -128,7 +137,7 @@ impl Store {
                 (Arc::new(Shared::new(empty, history, false)), None)
             }
             Location::Directory(path) => {
-                let (database, snapshot) = Database::open(&path)?;
+                let (database, snapshot) = Database::open(&path, read)?;
                 let history = History::new(limits, snapshot.revision);
                 let shared = Arc::new(Shared::new(snapshot, history, true));
                 let writer = writer::spawn(Arc::clone(&shared), database)

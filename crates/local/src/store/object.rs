@@ -5,9 +5,8 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
-use bytes::Bytes;
-
 use super::key::Key;
+use super::value::Value;
 
 /// One object as of one revision. Never changes; everyone shares it by `Arc`.
 #[derive(PartialEq, Eq)]
@@ -16,7 +15,7 @@ pub struct Entry {
     /// The write that made this state.
     pub revision: u64,
     /// The object, exactly as the writer built it.
-    pub value: Bytes,
+    pub value: Value,
     /// The revision of the write that created the object: its row in the database. An object deleted and made
     /// again is another row.
     pub(super) created: u64,
@@ -24,7 +23,7 @@ pub struct Entry {
 
 impl Entry {
     /// The same object in another state.
-    pub(crate) fn changed(&self, value: Bytes, revision: u64) -> Entry {
+    pub(crate) fn changed(&self, value: Value, revision: u64) -> Entry {
         Entry {
             key: self.key.clone(),
             revision,
@@ -98,7 +97,7 @@ impl Precondition {
 }
 
 /// Builds the object from the revision it is about to get.
-type Build = Box<dyn FnOnce(u64) -> Vec<u8> + Send>;
+type Build = Box<dyn FnOnce(u64) -> Value + Send>;
 
 /// One object to be written or deleted.
 pub struct Change {
@@ -111,30 +110,30 @@ pub struct Change {
 impl Change {
     /// `build` runs once the precondition is known to hold, while every other writer waits: it should only put
     /// the revision into an object that is otherwise ready.
-    pub fn put(
+    pub fn put<V: Into<Value>>(
         key: Key,
         precondition: Precondition,
-        build: impl FnOnce(u64) -> Vec<u8> + Send + 'static,
+        build: impl FnOnce(u64) -> V + Send + 'static,
     ) -> Change {
         Change {
             key,
             precondition,
             deletes: false,
-            build: Box::new(build),
+            build: Box::new(|revision| build(revision).into()),
         }
     }
 
     /// `build` makes the last state that watches are shown, carrying the revision of the delete; see `put`.
-    pub fn delete(
+    pub fn delete<V: Into<Value>>(
         key: Key,
         precondition: Precondition,
-        build: impl FnOnce(u64) -> Vec<u8> + Send + 'static,
+        build: impl FnOnce(u64) -> V + Send + 'static,
     ) -> Change {
         Change {
             key,
             precondition,
             deletes: true,
-            build: Box::new(build),
+            build: Box::new(|revision| build(revision).into()),
         }
     }
 }

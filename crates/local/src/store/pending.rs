@@ -7,7 +7,6 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 
-use bytes::Bytes;
 use tokio::sync::oneshot;
 
 use super::error::{StorageError, WriteError};
@@ -266,8 +265,7 @@ impl Pending {
             });
         }
         let revision = self.revision + 1;
-        // copied, not kept: a buffer that grew is up to twice as large, and cutting it off leaves holes
-        let value = Bytes::copy_from_slice(&build(revision));
+        let value = build(revision);
         let created = previous.as_ref().map_or(revision, |entry| entry.created);
         // one copy of the key for all states of an object
         let key = previous.as_ref().map_or(key, |entry| entry.key.clone());

@@ -157,7 +157,7 @@ impl History {
 
 impl Ring {
     fn push(&mut self, event: Event, limits: Limits) {
-        self.bytes += event.entry.value.len();
+        self.bytes += event.entry.value.rest().len();
         self.events.push_back(event);
         // the newest stays, however large: else no watch could ever see it
         while self.events.len() > 1
@@ -166,7 +166,7 @@ impl Ring {
             let Some(dropped) = self.events.pop_front() else {
                 break;
             };
-            self.bytes -= dropped.entry.value.len();
+            self.bytes -= dropped.entry.value.rest().len();
             self.oldest = dropped.entry.revision;
         }
     }

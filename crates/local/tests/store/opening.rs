@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use local::store::{OpenError, Options, Precondition, Scope, Store, WriteError};
+use local::store::{Change, OpenError, Options, Precondition, Scope, Store, Value, WriteError};
 
 use crate::process::scratch;
 use crate::support::{pod, put};
@@ -67,6 +67,26 @@ async fn a_closed_store_frees_its_directory_and_only_reads_whoever_still_has_it(
     assert!(watch(&store, "never written").next().await.is_none());
     assert!(follow.next().await.is_none());
     assert!(store.follow().1.next().await.is_none());
+}
+
+#[tokio::test]
+async fn a_value_in_pieces_is_on_disk_as_its_bytes() {
+    let directory = scratch();
+    let options = || Options::directory(directory.path());
+    let store = Store::open(options()).unwrap();
+    let build = |_| Value::in_pieces("ad".into(), 1, ["b".into(), "c".into()].into());
+    let change = Change::put(pod("a"), Precondition::Absent, build);
+    let written = store.write(change).await.unwrap();
+    assert_eq!(written.value.rest(), "ad");
+    drop(store);
+    let whole = Store::open(options()).unwrap().get(&pod("a")).unwrap();
+    assert_eq!(whole.value.bytes(), "abcd");
+    let store = Store::open(Options {
+        read: |bytes| Value::from([b"read ", bytes].concat()),
+        ..options()
+    });
+    let read = store.unwrap().get(&pod("a")).unwrap();
+    assert_eq!(read.value.bytes(), "read abcd");
 }
 
 #[test]

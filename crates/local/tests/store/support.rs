@@ -63,12 +63,12 @@ pub(crate) fn delete(key: &Key, precondition: Precondition) -> Change {
 
 /// That the entry is what `object` made for this key and this revision, to the last byte.
 pub(crate) fn assert_whole(entry: &Entry) -> Result<()> {
-    let parsed: serde_json::Value =
-        serde_json::from_slice(&entry.value).with_context(|| format!("{entry:?} is torn"))?;
+    let parsed: serde_json::Value = serde_json::from_slice(&entry.value.bytes())
+        .with_context(|| format!("{entry:?} is torn"))?;
     let fill = parsed["fill"].as_str().context("no fill")?.len();
     let expected = object(&entry.key, entry.revision, fill);
     ensure!(
-        entry.value == expected,
+        entry.value.bytes() == expected,
         "{entry:?} does not hold what was written"
     );
     Ok(())
@@ -86,7 +86,7 @@ pub(crate) fn state<'a>(entries: impl IntoIterator<Item = &'a Arc<Entry>>) -> St
 
 pub(crate) fn digest(entry: &Entry) -> (u64, u64) {
     let mut hasher = DefaultHasher::new();
-    entry.value.hash(&mut hasher);
+    entry.value.bytes().hash(&mut hasher);
     (entry.revision, hasher.finish())
 }
 

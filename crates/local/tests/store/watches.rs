@@ -41,7 +41,7 @@ async fn a_delete_event_carries_the_last_state_with_the_revision_of_the_delete()
     let mut watch = store.watch(pods(), store.revision()).unwrap();
     store.write(delete(&key, Precondition::Any)).await.unwrap();
     let event = watch.next().await.unwrap().unwrap();
-    let object: serde_json::Value = serde_json::from_slice(&event.entry.value).unwrap();
+    let object: serde_json::Value = serde_json::from_slice(&event.entry.value.bytes()).unwrap();
     assert_eq!(event.kind, EventKind::Deleted);
     assert_eq!(event.entry.revision, store.revision());
     assert_eq!(object["revision"], store.revision());

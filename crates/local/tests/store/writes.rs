@@ -55,7 +55,7 @@ async fn increments_under_preconditions_are_never_lost() {
                 for _ in 0..20 {
                     loop {
                         let seen = store.get(&key).unwrap();
-                        let next = (count(&seen.value) + 1).to_string().into_bytes();
+                        let next = (count(&seen.value.bytes()) + 1).to_string().into_bytes();
                         let only_if = Precondition::Revision(seen.revision);
                         let change = local::store::Change::put(key.clone(), only_if, move |_| next);
                         if store.write(change).await.is_ok() {
@@ -69,7 +69,7 @@ async fn increments_under_preconditions_are_never_lost() {
     for writer in writers {
         writer.await.unwrap();
     }
-    assert_eq!(count(&store.get(&key).unwrap().value), 160);
+    assert_eq!(count(&store.get(&key).unwrap().value.bytes()), 160);
 }
 
 #[tokio::test]
@@ -110,7 +110,7 @@ async fn a_precondition_that_does_not_hold_changes_nothing_and_names_the_current
 async fn a_builder_that_panics_harms_nobody_else() {
     let store = ephemeral();
     let broken = store.clone();
-    let change = local::store::Change::put(pod("broken"), Precondition::Any, |_| {
+    let change = local::store::Change::put(pod("broken"), Precondition::Any, |_| -> Vec<u8> {
         panic!("in the builder")
     });
     assert!(

@@ -26,7 +26,7 @@ pub(super) fn matching_fields(
     let annotation = live["metadata"]["annotations"][ANNOTATION].as_str()?;
     let last: Value = serde_json::from_str(annotation).ok()?;
     let schema = kind.type_in(api_version)?;
-    let fits = |object: &Value| validate(schema, object, false).is_empty();
+    let fits = |object: &Value| validate(schema, object, false, None).is_empty();
     if last["apiVersion"] != api_version || !fits(live) || !fits(&last) {
         return None;
     }

@@ -2,10 +2,14 @@
 
 use std::{cmp::Ordering, collections::BTreeMap};
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::set::FieldSet;
+use super::fields::Fields;
 use crate::patch::go;
+
+pub(super) const MANAGED_FIELDS: &str = "managedFields";
+const FIELDS_TYPE: &str = "FieldsV1";
 
 /// What tells the entries of managedFields apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,15 +22,16 @@ pub(super) struct ManagerId {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Owned {
-    pub(super) fields: FieldSet,
+    pub(super) fields: Fields,
     pub(super) api_version: String,
     /// Absent on an entry whose request changed nothing.
     pub(super) time: Option<String>,
 }
 
-/// The entries, in the order in which the server sorts the managers of a conflict.
+/// Who owns which fields of an object: `metadata.managedFields`. In the order in which the server sorts the managers of
+/// a conflict.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Managed {
+pub struct Managed {
     pub(super) entries: BTreeMap<ManagerId, Owned>,
 }
 
@@ -112,124 +117,168 @@ impl std::fmt::Display for ManagerId {
     }
 }
 
+/// One entry of `managedFields` without its fields.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Entry {
+    pub api_version: String,
+    pub operation: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub manager: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub subresource: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time: Option<String>,
+    fields_type: String,
+}
+
 impl Managed {
-    /// Reads `metadata.managedFields` of an object.
-    pub(super) fn of(object: &Value) -> Result<Self, String> {
+    /// Takes `metadata.managedFields` out of an object.
+    pub fn take(object: &mut Value) -> Result<Self, String> {
+        let Some(Value::Object(metadata)) = object.get_mut("metadata") else {
+            return Ok(Self::default());
+        };
+        match metadata.remove(MANAGED_FIELDS) {
+            Some(entries) => Self::of(&entries),
+            None => Ok(Self::default()),
+        }
+    }
+
+    /// Reads `managedFields`.
+    pub(super) fn of(entries: &Value) -> Result<Self, String> {
         let mut managed = Self::default();
-        let entries = object["metadata"]["managedFields"].as_array();
-        for (index, entry) in entries.into_iter().flatten().enumerate() {
-            let text = |key: &str| entry[key].as_str().unwrap_or_default();
-            let api_version = text("apiVersion");
-            let update_version = match text("operation") {
-                "Apply" => None,
-                "Update" => Some(api_version.to_owned()),
-                _ => return Err("operation must be `Apply` or `Update`".to_owned()),
-            };
-            if api_version.is_empty() {
-                return Err("apiVersion must not be empty".to_owned());
-            }
-            match text("fieldsType") {
-                "FieldsV1" => {}
-                "" => {
-                    return Err(format!(
-                        "missing fieldsType in managed fields entry {index}"
-                    ));
-                }
-                other => {
-                    return Err(format!(
-                        "invalid fieldsType {} in managed fields entry {index}",
-                        go::quote(other)
-                    ));
-                }
-            }
-            let fields = FieldSet::decode(&entry["fieldsV1"])
-                .map_err(|error| format!("error decoding set: {error}"))?;
-            let id = ManagerId {
-                manager: text("manager").to_owned(),
-                update_version,
-                subresource: text("subresource").to_owned(),
-            };
-            let owned = Owned {
-                fields,
-                api_version: api_version.to_owned(),
+        for (index, entry) in entries.as_array().into_iter().flatten().enumerate() {
+            let text = |key: &str| entry[key].as_str().unwrap_or_default().to_owned();
+            let head = Entry {
+                api_version: text("apiVersion"),
+                operation: text("operation"),
+                manager: text("manager"),
+                subresource: text("subresource"),
                 time: entry["time"].as_str().map(str::to_owned),
+                fields_type: text("fieldsType"),
             };
-            managed.entries.insert(id, owned);
+            let fields = || {
+                let fields = Fields::decode(&entry["fieldsV1"]);
+                fields.map_err(|error| format!("error decoding set: {error}"))
+            };
+            managed.add(index, head, fields)?;
         }
         Ok(managed)
     }
 
-    /// The entries as the server lists them: appliers first, then by time.
-    fn encode(&self) -> Vec<Value> {
-        let mut entries: Vec<(&ManagerId, &Owned)> = self.entries.iter().collect();
-        entries.sort_by_key(|(id, owned)| {
-            (
-                id.operation(),
-                owned.time.clone().unwrap_or_default(),
-                id.manager.clone(),
-                owned.api_version.clone(),
-                id.subresource.clone(),
-            )
-        });
-        let encode = |(id, owned): (&ManagerId, &Owned)| {
-            let mut entry = json!({
-                "operation": id.operation(),
-                "apiVersion": owned.api_version,
-                "fieldsType": "FieldsV1",
-                "fieldsV1": owned.fields.encode(),
-            });
-            let optional = [
-                ("manager", Some(&id.manager)),
-                ("subresource", Some(&id.subresource)),
-                ("time", owned.time.as_ref()),
-            ];
-            for (key, value) in optional {
-                if let Some(value) = value.filter(|value| !value.is_empty()) {
-                    entry[key] = value.as_str().into();
-                }
-            }
-            entry
+    /// What [`Managed::each`] gave.
+    pub fn stored(entries: impl IntoIterator<Item = (Entry, Fields)>) -> Result<Self, String> {
+        let mut managed = Self::default();
+        for (index, (head, fields)) in entries.into_iter().enumerate() {
+            managed.add(index, head, || Ok(fields))?;
+        }
+        Ok(managed)
+    }
+
+    fn add(
+        &mut self,
+        index: usize,
+        head: Entry,
+        fields: impl FnOnce() -> Result<Fields, String>,
+    ) -> Result<(), String> {
+        let update_version = match head.operation.as_str() {
+            "Apply" => None,
+            "Update" => Some(head.api_version.clone()),
+            _ => return Err("operation must be `Apply` or `Update`".to_owned()),
         };
-        entries.into_iter().map(encode).collect()
+        if head.api_version.is_empty() {
+            return Err("apiVersion must not be empty".to_owned());
+        }
+        match head.fields_type.as_str() {
+            FIELDS_TYPE => {}
+            "" => {
+                return Err(format!(
+                    "missing fieldsType in managed fields entry {index}"
+                ));
+            }
+            other => {
+                return Err(format!(
+                    "invalid fieldsType {} in managed fields entry {index}",
+                    go::quote(other)
+                ));
+            }
+        }
+        let id = ManagerId {
+            manager: head.manager,
+            update_version,
+            subresource: head.subresource,
+        };
+        let owned = Owned {
+            fields: fields()?,
+            api_version: head.api_version,
+            time: head.time,
+        };
+        self.entries.insert(id, owned);
+        Ok(())
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The entries as the server lists them: appliers first, then by time.
+    pub fn each(&self) -> impl Iterator<Item = (Entry, &Fields)> {
+        let head = |id: &ManagerId, owned: &Owned| Entry {
+            api_version: owned.api_version.clone(),
+            operation: id.operation().to_owned(),
+            manager: id.manager.clone(),
+            subresource: id.subresource.clone(),
+            time: owned.time.clone().filter(|time| !time.is_empty()),
+            fields_type: FIELDS_TYPE.to_owned(),
+        };
+        let entries = self.entries.iter();
+        let mut entries: Vec<(Entry, &Fields)> = entries
+            .map(|(id, owned)| (head(id, owned), &owned.fields))
+            .collect();
+        let place = |entry: &Entry| {
+            (
+                entry.operation.clone(),
+                entry.time.clone().unwrap_or_default(),
+                entry.manager.clone(),
+                entry.api_version.clone(),
+                entry.subresource.clone(),
+            )
+        };
+        entries.sort_by_cached_key(|(entry, _)| place(entry));
+        entries.into_iter()
     }
 
     /// Writes the entries into an object, in place of those it has.
-    pub(super) fn write(&self, object: &mut Value) {
-        let Value::Object(fields) = object else {
+    pub fn put(&self, object: &mut Value) {
+        let Value::Object(object) = object else {
             return;
         };
-        let metadata = fields
+        let metadata = object
             .entry("metadata")
             .or_insert_with(|| Value::Object(Map::new()));
         if let Value::Object(metadata) = metadata {
-            metadata.remove("managedFields");
+            metadata.remove(MANAGED_FIELDS);
             if !self.entries.is_empty() {
-                metadata.insert("managedFields".to_owned(), self.encode().into());
+                let entries = self.each().map(|(entry, fields)| {
+                    let mut entry = json!(entry);
+                    entry["fieldsV1"] = fields.to_json();
+                    entry
+                });
+                metadata.insert(MANAGED_FIELDS.to_owned(), entries.collect());
             }
         }
+    }
+
+    /// Whether the same fields have the same owners, whenever these wrote last.
+    pub fn is_same_but_times(&self, other: &Self) -> bool {
+        let same = |((one_id, one), (other_id, other)): ((_, &Owned), (_, &Owned))| {
+            one_id == other_id && one.api_version == other.api_version && one.fields == other.fields
+        };
+        self.entries.len() == other.entries.len()
+            && self.entries.iter().zip(&other.entries).all(same)
     }
 
     pub(super) fn drop_empty(&mut self) {
         self.entries.retain(|_, owned| !owned.fields.is_empty());
     }
-}
-
-/// The object without `metadata.managedFields`.
-pub(super) fn without_managed_fields(object: &Value) -> Value {
-    let Value::Object(fields) = object else {
-        return object.clone();
-    };
-    let of_metadata = |metadata: &Map<String, Value>| {
-        let kept = metadata.iter().filter(|(name, _)| *name != "managedFields");
-        kept.map(|(name, value)| (name.clone(), value.clone()))
-            .collect()
-    };
-    let kept = fields.iter().map(|(name, value)| {
-        let value = match value {
-            Value::Object(metadata) if name == "metadata" => of_metadata(metadata),
-            other => other.clone(),
-        };
-        (name.clone(), value)
-    });
-    kept.collect()
 }

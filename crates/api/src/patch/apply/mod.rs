@@ -5,6 +5,7 @@
 //! written through the main resource) is told by [`Kind::reset_fields`] and undone by the caller.
 
 mod conflict;
+mod fields;
 mod last_applied;
 mod managed;
 mod merging;
@@ -16,12 +17,14 @@ mod typed;
 use serde_json::{Map, Value};
 
 pub use conflict::Conflicts;
+pub use fields::Fields;
+pub use managed::{Entry, Managed};
 pub use path::{BadPathElement, Item, PathElement};
 pub use set::{FieldSet, Path};
 pub use typed::Comparison;
 
 use crate::patch::{PatchError, types::TypeRef};
-use managed::{Managed, ManagerId, Owned, without_managed_fields};
+use managed::{MANAGED_FIELDS, ManagerId, Owned};
 use owners::Owners;
 
 /// The longest name of a manager; a user agent is cut to it.
@@ -131,42 +134,62 @@ pub fn manager_from_user_agent(user_agent: &str) -> String {
     out
 }
 
-/// The object after a write that is not an apply, with `managedFields` brought up to date. `live` is
-/// what was stored before, `None` for a creation; `new` is what will be stored.
-pub fn track(kind: &impl Kind, live: Option<&Value>, new: Value, writer: Writer<'_>) -> Value {
-    let empty = kind.empty(writer.api_version, writer.kind);
-    let before = live.unwrap_or(&empty);
-    let claimed = claimed(before, &new, writer.subresource);
-    let mut out = new;
-    if let Some(Value::Object(metadata)) = out.get_mut("metadata") {
-        metadata.remove("managedFields");
+/// What is stored.
+#[derive(Clone, Copy, Debug)]
+pub struct Live<'a> {
+    /// Without `managedFields`.
+    pub object: &'a Value,
+    pub owners: &'a Managed,
+    /// It was written under the schema of today: it fits, and its owners are as this schema has them.
+    pub fits: bool,
+}
+
+/// The owners after a write that is not an apply. `live` is what was stored before, `None` for a creation; `new` is what
+/// will be stored. It is left without `managedFields`, which are only the sender's word about the owners.
+pub fn track(
+    kind: &impl Kind,
+    live: Option<Live<'_>>,
+    new: &mut Value,
+    writer: Writer<'_>,
+) -> Managed {
+    let owners = Owners { kind, writer };
+    let managed = claimed(&owners, live, take_managed_fields(new));
+    // nothing was known of the owners before, so nothing can be said about them now
+    if managed.is_empty() && live.is_some() {
+        return managed;
     }
-    let managed = match claimed {
-        // nothing was known of the owners before, so nothing can be said about them now
-        managed if managed.entries.is_empty() && live.is_some() => managed,
-        managed => {
-            let owners = Owners { kind, writer };
-            let before = without_managed_fields(before);
-            let tracked = owners.update(&before, &out, managed, writer.manager);
-            // an object that does not fit its schema is stored without owners
-            tracked.map(cap_updaters).unwrap_or_default()
-        }
-    };
-    managed.write(&mut out);
-    out
+    let empty = kind.empty(writer.api_version, writer.kind);
+    let live = live.unwrap_or(Live {
+        object: &empty,
+        owners: &managed,
+        fits: false,
+    });
+    let tracked = owners.update(live, new, managed.clone(), writer.manager);
+    // an object that does not fit its schema is stored without owners
+    tracked.map(cap_updaters).unwrap_or_default()
+}
+
+fn take_managed_fields(object: &mut Value) -> Value {
+    let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
+    let taken = metadata.and_then(|metadata| metadata.remove(MANAGED_FIELDS));
+    taken.unwrap_or_default()
 }
 
 /// The owners that a write starts from: those in the object it sends, if there are any.
-fn claimed(live: &Value, new: &Value, subresource: &str) -> Managed {
-    let of_live = || Managed::of(live).unwrap_or_default();
-    if !subresource.is_empty() {
+fn claimed(owners: &Owners<'_, impl Kind>, live: Option<Live<'_>>, sent: Value) -> Managed {
+    let of_live = || match live {
+        Some(live) if live.fits => live.owners.clone(),
+        Some(live) => owners.reconciled(live.owners.clone()),
+        None => Managed::default(),
+    };
+    if !owners.writer.subresource.is_empty() {
         return of_live();
     }
-    if asks_for_reset(&new["metadata"]["managedFields"]) {
+    if asks_for_reset(&sent) {
         return Managed::default();
     }
-    match Managed::of(new) {
-        Ok(managed) if !managed.entries.is_empty() => managed,
+    match Managed::of(&sent) {
+        Ok(managed) if !managed.is_empty() => owners.reconciled(managed),
         _ => of_live(),
     }
 }
@@ -212,45 +235,49 @@ fn cap_updaters(mut managed: Managed) -> Managed {
         managed.entries.remove(&id);
         count -= 1;
         if let Some(bucket) = managed.entries.get_mut(&bucket) {
-            bucket.fields = std::mem::take(&mut bucket.fields).union(&owned.fields);
+            bucket.fields.add(&owned.fields.set());
             bucket.time = Some(time).filter(|time| !time.is_empty());
         }
     }
     managed
 }
 
-/// The object after an apply: what the configuration sets, without what the manager applied before
+/// The object after an apply, and its owners: what the configuration sets, without what the manager applied before
 /// and nobody wants any more. `live` is `None` when there is no object yet.
 pub fn apply(
     kind: &impl Kind,
-    live: Option<&Value>,
+    live: Option<Live<'_>>,
     applied: &Value,
     writer: Writer<'_>,
     force: bool,
-) -> Result<Value, PatchError> {
+) -> Result<(Value, Managed), PatchError> {
     check_applied(applied, writer)?;
     let empty = kind.empty(writer.api_version, writer.kind);
-    let live = live.unwrap_or(&empty);
-    let managed = Managed::of(live).map_err(|error| {
-        PatchError::Internal(format!("failed to decode managed fields: {error}"))
-    })?;
-    let live = without_managed_fields(live);
+    let nobody = Managed::default();
+    let nothing = Live {
+        object: &empty,
+        owners: &nobody,
+        fits: false,
+    };
+    let live = live.unwrap_or(nothing);
     let owners = Owners { kind, writer };
-    let managed = match managed.entries.is_empty() {
+    let managed = match live.owners.is_empty() {
         // what was there before anybody applied gets an owner, so that the first apply can conflict
         true => owners
-            .update(&empty, &live, managed, "before-first-apply")
+            .update(nothing, live.object, nobody.clone(), "before-first-apply")
             .map_err(|error| {
                 PatchError::Internal(format!(
                     "failed to create manager for existing fields: {error}"
                 ))
             })?,
-        false => managed,
+        false if live.fits => live.owners.clone(),
+        false => owners.reconciled(live.owners.clone()),
     };
-    let attempt = |force| owners.apply(&live, applied, managed.clone(), force);
+    let live = live.object;
+    let attempt = |force| owners.apply(live, applied, managed.clone(), force);
     let (mut out, managed) = match attempt(force) {
         Err(PatchError::Conflict(conflicts)) if writer.manager == last_applied::MANAGER => {
-            let allowed = last_applied::matching_fields(kind, &live, writer.api_version);
+            let allowed = last_applied::matching_fields(kind, live, writer.api_version);
             match allowed {
                 None => return Err(PatchError::Conflict(conflicts)),
                 Some(allowed) if conflicts.fields().difference(&allowed).is_empty() => {
@@ -266,8 +293,7 @@ pub fn apply(
     if writer.manager == last_applied::MANAGER {
         last_applied::sync(&mut out, applied);
     }
-    managed.write(&mut out);
-    Ok(out)
+    Ok((out, managed))
 }
 
 fn check_applied(applied: &Value, writer: Writer<'_>) -> Result<(), PatchError> {
@@ -295,48 +321,10 @@ fn group_version_kind(api_version: &str, kind: &str) -> String {
     }
 }
 
-/// Takes back the times of entries when nothing else has changed, so that a write without effect
-/// stores nothing. To be called with the object as it would be stored.
-pub fn keep_times_of_unchanged(live: &Value, new: &mut Value) {
-    let had_owners = live["metadata"]["managedFields"].is_array();
-    let unchanged = same_but(live, new, "metadata", |live, new| {
-        same_but(live, new, "managedFields", same_but_times)
-    });
-    if had_owners && unchanged {
-        *new = live.clone();
-    }
-}
-
-fn same_but_times(live: &Value, new: &Value) -> bool {
-    let (Value::Array(live), Value::Array(new)) = (live, new) else {
-        return live == new;
-    };
-    let same = |(live, new)| same_but(live, new, "time", |_, _| true);
-    live.len() == new.len() && live.iter().zip(new).all(same)
-}
-
-/// Whether two maps are equal when the values of one field are compared by `same_field`; an absent one is null.
-fn same_but(
-    one: &Value,
-    other: &Value,
-    field: &str,
-    same_field: impl Fn(&Value, &Value) -> bool,
-) -> bool {
-    let (Value::Object(one), Value::Object(other)) = (one, other) else {
-        return one == other;
-    };
-    let rest = |map: &Map<String, Value>| map.len() - usize::from(map.contains_key(field));
-    let same = |(name, value): (&String, &Value)| name == field || other.get(name) == Some(value);
-    let (this, that) = (one.get(field), other.get(field));
-    rest(one) == rest(other)
-        && one.iter().all(same)
-        && same_field(this.unwrap_or(&Value::Null), that.unwrap_or(&Value::Null))
-}
-
 impl Owned {
     fn new(fields: FieldSet, api_version: &str, time: Option<String>) -> Self {
         Self {
-            fields,
+            fields: Fields::Set(fields),
             api_version: api_version.to_owned(),
             time,
         }

@@ -5,7 +5,8 @@ use std::{borrow::Cow, collections::BTreeMap, sync::LazyLock};
 use serde_json::Value;
 
 use super::{
-    Comparison, Conflicts, FieldSet, Kind, Managed, ManagerId, Owned, Writer, group_version_kind,
+    Comparison, Conflicts, FieldSet, Fields, Kind, Live, Managed, ManagerId, Owned, Writer,
+    group_version_kind,
     merging::merge,
     path::same,
     typed::{compare, field_set, problems_text, remove, validate},
@@ -41,35 +42,39 @@ impl<K: Kind> Owners<'_, K> {
     /// The owners after `live` has become `new` by an update of the given manager.
     pub(super) fn update(
         &self,
-        live: &Value,
+        live: Live<'_>,
         new: &Value,
         managed: Managed,
         manager: &str,
     ) -> Result<Managed, Failure> {
         let version = self.writer.api_version;
-        for (object, name) in [(new, "new"), (live, "live")] {
-            let problems = validate(self.schema(version)?, object, true);
-            if !problems.is_empty() {
-                return Err(format!(
+        let schema = self.schema(version)?;
+        let known_to_fit = live.fits.then_some(live.object);
+        let fits = |object: &Value, name: &str| {
+            let problems = validate(schema, object, true, known_to_fit);
+            match problems.is_empty() {
+                true => Ok(()),
+                false => Err(format!(
                     "failed to convert {name} object ({}) to smd typed: {}",
                     full_name(object),
                     problems_text(&problems)
-                ));
+                )),
             }
+        };
+        fits(new, "new")?;
+        if !live.fits {
+            fits(live.object, "live")?;
         }
-        let managed = self.reconciled(live, managed);
         let (mut managed, changes) = self
-            .settle(live, new, managed, None, true)
+            .settle(live.object, new, managed, None, true)
             .map_err(|error| error.to_string())?;
         let taken = changes.changed().difference(&NEVER_OWNED);
         if !taken.is_empty() {
             let id = ManagerId::updater(manager, version, self.writer.subresource);
-            let time = Some(self.writer.now.to_owned());
-            let owned = match managed.entries.remove(&id) {
-                Some(previous) => Owned::new(previous.fields.union(&taken), version, time),
-                None => Owned::new(taken, version, time),
-            };
-            managed.entries.insert(id, owned);
+            let owned = managed.entries.entry(id);
+            let owned = owned.or_insert_with(|| Owned::new(FieldSet::default(), version, None));
+            owned.fields.add(&taken);
+            owned.time = Some(self.writer.now.to_owned());
         }
         Ok(managed)
     }
@@ -79,13 +84,13 @@ impl<K: Kind> Owners<'_, K> {
         &self,
         live: &Value,
         applied: &Value,
-        managed: Managed,
+        mut managed: Managed,
         force: bool,
     ) -> Result<(Value, Managed), PatchError> {
         let version = self.writer.api_version;
         let schema = self.schema(version).map_err(PatchError::Internal)?;
         for (object, name, duplicates) in [(applied, "patch", false), (live, "live", true)] {
-            let problems = validate(schema, object, duplicates);
+            let problems = validate(schema, object, duplicates, None);
             if !problems.is_empty() {
                 return Err(PatchError::Internal(format!(
                     "failed to create typed {name} object ({}): {}",
@@ -94,7 +99,6 @@ impl<K: Kind> Owners<'_, K> {
                 )));
             }
         }
-        let mut managed = self.reconciled(live, managed);
         let merged = merge(schema, live, applied);
         let id = ManagerId::applier(self.writer.manager, self.writer.subresource);
         let last = managed.entries.remove(&id);
@@ -112,7 +116,7 @@ impl<K: Kind> Owners<'_, K> {
         let (mut managed, _) = self.settle(live, &pruned, managed, Some(&id), force)?;
         let changed = !same(live, &pruned);
         if let Some(mut owned) = managed.entries.remove(&id) {
-            owned.fields = owned.fields.difference(&NEVER_OWNED);
+            owned.fields.remove(&NEVER_OWNED);
             if changed {
                 owned.time = Some(self.writer.now.to_owned());
             }
@@ -146,13 +150,14 @@ impl<K: Kind> Owners<'_, K> {
     }
 
     /// Entries as today's schema sees them.
-    fn reconciled(&self, _live: &Value, mut managed: Managed) -> Managed {
+    pub(super) fn reconciled(&self, mut managed: Managed) -> Managed {
         managed
             .entries
             .retain(|_, owned| self.kind.type_in(&owned.api_version).is_some());
         for owned in managed.entries.values_mut() {
             if let Some(schema) = self.kind.type_in(&owned.api_version) {
-                owned.fields = std::mem::take(&mut owned.fields).reconciled(schema);
+                let set = std::mem::take(&mut owned.fields).into_set();
+                owned.fields = Fields::Set(set.reconciled(schema));
             }
         }
         managed
@@ -197,12 +202,10 @@ impl<K: Kind> Owners<'_, K> {
                 continue;
             }
             if let Some(taken) = conflicts.get(id) {
-                owned.fields = owned.fields.difference(taken);
+                owned.fields.remove(taken);
             }
             let (_, removed) = &versions[&owned.api_version];
-            if !removed.is_empty() {
-                owned.fields = owned.fields.difference(removed);
-            }
+            owned.fields.remove(removed);
         }
         managed.drop_empty();
         Ok((managed, own))
@@ -230,7 +233,7 @@ impl<K: Kind> Owners<'_, K> {
             return Ok(merged);
         };
         let named = |set: &FieldSet| set.with_named_fields(Some(schema));
-        let gone = named(&last.fields);
+        let gone = named(&last.fields.set());
         let mut pruned = remove(schema, &merged_then, &gone);
         pruned = self.add_back_owned(&merged_then, pruned, &last.api_version, managed)?;
         let Some((pruned, _)) = self.in_version(&pruned, &last.api_version)? else {
@@ -257,7 +260,7 @@ impl<K: Kind> Owners<'_, K> {
         let mut by_version: BTreeMap<&str, FieldSet> = BTreeMap::new();
         for owned in managed.entries.values() {
             let all = by_version.entry(&owned.api_version).or_default();
-            *all = std::mem::take(all).union(&owned.fields);
+            *all = std::mem::take(all).union(&owned.fields.set());
         }
         let first = by_version.remove_entry(first);
         for (version, owned) in first.into_iter().chain(by_version) {

@@ -61,15 +61,29 @@ fn set_element(item: &Value) -> Result<PathElement, String> {
     .to_owned())
 }
 
-/// What does not fit the type, each with its path.
-pub(super) fn validate(schema: TypeRef<'_>, value: &Value, duplicates: bool) -> Vec<String> {
+/// What does not fit the type, each with its path. Parts that are the same in `fitting` are known to fit.
+pub(super) fn validate(
+    schema: TypeRef<'_>,
+    value: &Value,
+    duplicates: bool,
+    fitting: Option<&Value>,
+) -> Vec<String> {
+    if fitting == Some(value) {
+        return Vec::new();
+    }
     match (schema.form(Some(value)), value) {
         (Form::Nothing, _) => vec![": schema error: invalid atom: inlined".to_owned()],
         (_, Value::Null) => Vec::new(),
         (Form::Scalar(scalar), value) => wrong_scalar(scalar, value).into_iter().collect(),
-        (Form::List(list), Value::Array(items)) => validate_list(schema, list, items, duplicates),
+        (Form::List(list), Value::Array(items)) => {
+            let fitting = fitting.and_then(Value::as_array);
+            validate_list(schema, list, items, duplicates, fitting)
+        }
         (Form::List(_), other) => vec![format!(": expected list, got {}", shown(other))],
-        (Form::Map(map), Value::Object(fields)) => validate_map(schema, map, fields, duplicates),
+        (Form::Map(map), Value::Object(fields)) => {
+            let fitting = fitting.and_then(Value::as_object);
+            validate_map(schema, map, fields, duplicates, fitting)
+        }
         (Form::Map(_), other) => vec![format!(": expected map, got {}", shown(other))],
     }
 }
@@ -121,6 +135,7 @@ fn validate_list(
     list: &ListType,
     items: &[Value],
     duplicates: bool,
+    fitting: Option<&Vec<Value>>,
 ) -> Vec<String> {
     let mut problems = Vec::new();
     let mut seen = Vec::new();
@@ -138,7 +153,8 @@ fn validate_list(
         if !duplicates && seen.contains(&element) {
             problems.push(format!(": duplicate entries for key {element}"));
         }
-        let below = validate(schema.follow(list.element), item, duplicates);
+        let fitting = fitting.and_then(|fitting| fitting.get(index));
+        let below = validate(schema.follow(list.element), item, duplicates, fitting);
         problems.extend(below.iter().map(|problem| format!("{element}{problem}")));
         if !duplicates {
             seen.push(element);
@@ -152,6 +168,7 @@ fn validate_map(
     map: &MapType,
     fields: &Map<String, Value>,
     duplicates: bool,
+    fitting: Option<&Map<String, Value>>,
 ) -> Vec<String> {
     let mut problems = Vec::new();
     for (name, value) in fields {
@@ -159,7 +176,8 @@ fn validate_map(
             problems.push(format!(".{name}: field not declared in schema"));
             break;
         };
-        let below = validate(field, value, duplicates);
+        let fitting = fitting.and_then(|fitting| fitting.get(name));
+        let below = validate(field, value, duplicates, fitting);
         problems.extend(below.iter().map(|problem| format!(".{name}{problem}")));
     }
     problems
