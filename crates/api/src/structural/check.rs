@@ -133,6 +133,9 @@ pub(super) fn check(
     path: &Path<'_>,
     pair: Option<Pair<'_>>,
 ) -> Outcome {
+    if pair.is_some_and(|pair| !pair.counts && pair.unchanged()) {
+        return Outcome::default();
+    }
     let mut outcome = plain(node, value, path, pair);
     if !outcome.problems.is_empty() && pair.is_some_and(Pair::unchanged) {
         outcome.problems.clear();
@@ -350,6 +353,10 @@ fn all_junctors(
         not,
     } = junctors;
     let quoted = || golang::quote(&path.dotted());
+    let pair = pair.map(|pair| Pair {
+        counts: true,
+        ..pair
+    });
     let run = |node: &Node| plain(node, value, path, pair);
     if !any_of.is_empty() {
         match best(any_of, run, true) {

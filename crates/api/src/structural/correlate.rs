@@ -13,6 +13,8 @@ pub(super) struct Pair<'a> {
     pub(super) node: &'a Node,
     pub(super) new: &'a Value,
     pub(super) old: &'a Value,
+    /// How many checks pass decides which of several schemas is reported, so none may be left out.
+    pub(super) counts: bool,
 }
 
 impl<'a> Pair<'a> {
@@ -22,6 +24,7 @@ impl<'a> Pair<'a> {
             node: self.node.member(name)?,
             new: self.new.get(name)?,
             old: self.old.get(name)?,
+            ..self
         })
     }
 
@@ -32,6 +35,7 @@ impl<'a> Pair<'a> {
             node: self.node.items.as_deref()?,
             new,
             old: old_item(self.node, self.old, new)?,
+            ..self
         })
     }
 

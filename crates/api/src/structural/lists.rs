@@ -9,17 +9,26 @@ use super::{
     path::Path,
 };
 
-/// The duplicates in an object.
-pub(super) fn check(node: &Node, value: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
-    if !node.below.keyed_lists {
+/// The duplicates in an object, but for parts that are the same in the old one.
+pub(super) fn check(
+    node: &Node,
+    value: &Value,
+    old: Option<&Value>,
+    path: &Path<'_>,
+    errors: &mut Vec<FieldError>,
+) {
+    if !node.below.keyed_lists || old == Some(value) {
         return;
     }
     match value {
         Value::Object(fields) => {
             for (name, value) in fields {
+                let old = old.and_then(|old| old.get(name));
                 match (node.properties.get(name), &node.additional) {
-                    (Some(property), _) => check(property, value, &path.field(name), errors),
-                    (None, Additional::Each(each)) => check(each, value, &path.key(name), errors),
+                    (Some(property), _) => check(property, value, old, &path.field(name), errors),
+                    (None, Additional::Each(each)) => {
+                        check(each, value, old, &path.key(name), errors);
+                    }
                     (None, Additional::Unsaid | Additional::Any(_)) => {}
                 }
             }
@@ -35,7 +44,8 @@ pub(super) fn check(node: &Node, value: &Value, path: &Path<'_>, errors: &mut Ve
             }
             if let Some(node) = &node.items {
                 for (index, item) in items.iter().enumerate() {
-                    check(node, item, &path.index(index), errors);
+                    let old = old.and_then(|old| old.get(index));
+                    check(node, item, old, &path.index(index), errors);
                 }
             }
         }

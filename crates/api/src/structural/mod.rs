@@ -158,19 +158,20 @@ impl Schema {
             node: &self.root,
             new,
             old: old?,
+            counts: false,
         })
     }
 
     /// Duplicates in lists, unless the old object had any.
     fn lists(&self, new: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
         let mut found = Vec::new();
-        lists::check(&self.root, new, &Path::ROOT, &mut found);
+        lists::check(&self.root, new, old, &Path::ROOT, &mut found);
         if found.is_empty() {
             return;
         }
         let mut before = Vec::new();
         if let Some(old) = old {
-            lists::check(&self.root, old, &Path::ROOT, &mut before);
+            lists::check(&self.root, old, None, &Path::ROOT, &mut before);
         }
         if before.is_empty() {
             errors.extend(found);

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use api::patch::{
     PatchError,
-    apply::{FieldSet, Item, Live, Managed, OneVersion, PathElement, Writer, apply},
+    apply::{FieldSet, Fields, Item, Live, Managed, OneVersion, PathElement, Writer, apply},
     strategic,
     types::{Schema, TypeRef},
 };
@@ -278,6 +278,8 @@ fn field_sets_obey_the_laws_of_sets() {
         }
         let union = one.clone().union(&other);
         let common = one.intersection(&other);
+        let stored = Fields::stored(one.encode().to_string().into());
+        assert_eq!(stored.intersection(&other), common);
         let only_one = one.difference(&other);
         assert_eq!(only_one.clone().union(&common), one);
         assert!(only_one.intersection(&other).is_empty());

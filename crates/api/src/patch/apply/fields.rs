@@ -68,7 +68,7 @@ impl Fields {
         }
     }
 
-    pub(super) fn intersection(&self, other: &FieldSet) -> FieldSet {
+    pub fn intersection(&self, other: &FieldSet) -> FieldSet {
         match self {
             Self::Stored(_) if other.is_empty() => FieldSet::default(),
             Self::Stored(text) => {

@@ -38,6 +38,13 @@ pub(super) struct Owners<'a, K> {
 
 type Failure = String;
 
+/// Who writes, and how.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum By<'a> {
+    Update(&'a ManagerId),
+    Apply(&'a ManagerId),
+}
+
 impl<K: Kind> Owners<'_, K> {
     /// The owners after `live` has become `new` by an update of the given manager.
     pub(super) fn update(
@@ -65,12 +72,12 @@ impl<K: Kind> Owners<'_, K> {
         if !live.fits {
             fits(live.object, "live")?;
         }
+        let id = ManagerId::updater(manager, version, self.writer.subresource);
         let (mut managed, changes) = self
-            .settle(live.object, new, managed, None, true)
+            .settle(live.object, new, managed, By::Update(&id), true)
             .map_err(|error| error.to_string())?;
         let taken = changes.changed().difference(&NEVER_OWNED);
         if !taken.is_empty() {
-            let id = ManagerId::updater(manager, version, self.writer.subresource);
             let owned = managed.entries.entry(id);
             let owned = owned.or_insert_with(|| Owned::new(FieldSet::default(), version, None));
             owned.fields.add(&taken);
@@ -113,7 +120,7 @@ impl<K: Kind> Owners<'_, K> {
                 .map_err(PatchError::Internal)?,
             _ => merged,
         };
-        let (mut managed, _) = self.settle(live, &pruned, managed, Some(&id), force)?;
+        let (mut managed, _) = self.settle(live, &pruned, managed, By::Apply(&id), force)?;
         let changed = !same(live, &pruned);
         if let Some(mut owned) = managed.entries.remove(&id) {
             owned.fields.remove(&NEVER_OWNED);
@@ -163,13 +170,13 @@ impl<K: Kind> Owners<'_, K> {
         managed
     }
 
-    /// Takes what has changed from all managers but the writer, or refuses to.
+    /// Takes what has changed from all managers but the writer, and what is gone also from who updates, or refuses to.
     fn settle(
         &self,
         live: &Value,
         new: &Value,
         mut managed: Managed,
-        writer: Option<&ManagerId>,
+        by: By<'_>,
         force: bool,
     ) -> Result<(Managed, Comparison), PatchError> {
         let version = self.writer.api_version;
@@ -180,7 +187,7 @@ impl<K: Kind> Owners<'_, K> {
         versions.insert(version.to_owned(), (own.changed(), own.removed.clone()));
         let mut conflicts = BTreeMap::new();
         for (id, owned) in &managed.entries {
-            if Some(id) == writer {
+            if by == By::Apply(id) {
                 continue;
             }
             if !versions.contains_key(&owned.api_version) {
@@ -189,7 +196,11 @@ impl<K: Kind> Owners<'_, K> {
                 versions.insert(owned.api_version.clone(), (other.changed(), other.removed));
             }
             let (changed, _) = &versions[&owned.api_version];
-            let taken = owned.fields.intersection(changed);
+            let taken = match by == By::Update(id) {
+                // the others it would be given back at once
+                true => owned.fields.intersection(&changed.intersection(&NEVER_OWNED)),
+                false => owned.fields.intersection(changed),
+            };
             if !taken.is_empty() {
                 conflicts.insert(id.clone(), taken);
             }
@@ -198,7 +209,7 @@ impl<K: Kind> Owners<'_, K> {
             return Err(PatchError::Conflict(Conflicts::new(conflicts)));
         }
         for (id, owned) in &mut managed.entries {
-            if Some(id) == writer {
+            if by == By::Apply(id) {
                 continue;
             }
             if let Some(taken) = conflicts.get(id) {
