@@ -19,10 +19,15 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, ensure};
 use clap::{Parser, ValueEnum};
+use mimalloc::MiMalloc;
 
 use crate::rival::Rival;
 use crate::sandbar::Program;
 use crate::table::Table;
+
+/// As in the program that is measured.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// Prints the figures of the embedded Kubernetes API
 #[derive(Parser)]
