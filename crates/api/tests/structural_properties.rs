@@ -4,6 +4,7 @@
 
 use api::{
     crds::{Conversion, Family, Versions, render},
+    patch::merge,
     structural::Schema,
 };
 use proptest::prelude::{ProptestConfig, any, prop_assert, prop_assert_eq, proptest};
@@ -174,6 +175,20 @@ proptest! {
             prop_assert_eq!(kind.compiled.validate(&admitted), vec![]);
             let verdict = kind.compiled.validate_update(&admitted, &admitted);
             prop_assert_eq!(verdict.errors, vec![]);
+        }
+    }
+
+    #[test]
+    fn a_change_is_admitted_as_if_all_of_it_were_new(seed in any::<u64>(), index in any::<usize>()) {
+        let kind = &kinds()[index % kinds().len()];
+        let mut old = Draw { wild: true }.object_of(kind, seed);
+        if kind.compiled.admit(&mut old).is_ok() {
+            let change = Draw { wild: true }.object_of(kind, seed.rotate_left(17));
+            let mut whole = merge::apply(old.clone(), &change).unwrap();
+            let mut in_part = whole.clone();
+            let unknown = kind.compiled.admit_change(&mut in_part, Some(&old));
+            prop_assert_eq!(unknown, kind.compiled.admit(&mut whole));
+            prop_assert_eq!(in_part, whole);
         }
     }
 

@@ -90,14 +90,23 @@ impl Schema {
     /// embedded resources. Returns the paths of unknown fields in the order the server names them; fails if the
     /// metadata of an embedded resource cannot be read.
     pub fn admit(&self, object: &mut Value) -> Result<Vec<String>, FieldError> {
-        self.default(object);
+        self.admit_change(object, None)
+    }
+
+    /// The same for an object whose parts may be the same in one that was admitted before: these stay as they are.
+    pub fn admit_change(
+        &self,
+        object: &mut Value,
+        admitted: Option<&Value>,
+    ) -> Result<Vec<String>, FieldError> {
+        default::fill(&self.root, object, admitted);
         let mut unknown = Vec::new();
         if let Some(metadata) = object.get_mut("metadata")
             && let Ok(names) = metadata::drop_unknown(metadata)
         {
             unknown.extend(names.into_iter().map(|name| format!("metadata.{name}")));
         }
-        unknown.extend(self.prune(object));
+        unknown.extend(self.prune_change(object, admitted));
         unknown.extend(embedded::coerce(&self.root, object)?);
         Ok(unknown)
     }
@@ -105,14 +114,18 @@ impl Schema {
     /// Drops fields that the schema does not have, and nulls where null is neither allowed nor replaced by a
     /// default. Returns the paths of the unknown fields, sorted. `apiVersion`, `kind` and `metadata` are kept.
     pub fn prune(&self, object: &mut Value) -> Vec<String> {
-        let dropped = prune::prune(&self.root, object);
-        prune::drop_nulls(&self.root, object);
+        self.prune_change(object, None)
+    }
+
+    fn prune_change(&self, object: &mut Value, admitted: Option<&Value>) -> Vec<String> {
+        let dropped = prune::prune(&self.root, object, admitted);
+        prune::drop_nulls(&self.root, object, admitted);
         dropped
     }
 
     /// Sets fields that are absent, or null where null is not allowed, to their defaults.
     pub fn default(&self, object: &mut Value) {
-        default::fill(&self.root, object);
+        default::fill(&self.root, object, None);
     }
 
     /// What is wrong with a new object.

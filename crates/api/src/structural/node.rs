@@ -105,6 +105,8 @@ pub(super) struct Below {
     pub(super) keyed_lists: bool,
     pub(super) resources: bool,
     pub(super) defaults: bool,
+    /// Fields that no schema describes.
+    pub(super) unknown: bool,
 }
 
 #[derive(Debug, Default)]
@@ -212,14 +214,28 @@ impl Node {
             keyed_lists: !matches!(self.list, ListType::Atomic),
             resources: self.embedded,
             defaults: self.default.is_some(),
+            unknown: self.may_hold_unknown(),
         };
         for child in self.children() {
             below.rules |= child.below.rules;
             below.keyed_lists |= child.below.keyed_lists;
             below.resources |= child.below.resources;
             below.defaults |= child.below.defaults;
+            below.unknown |= child.below.unknown;
         }
         self.below = below;
+    }
+
+    /// Pruning leaves nothing in an object without properties, unless it is the metadata of a resource.
+    fn may_hold_unknown(&self) -> bool {
+        match self.additional {
+            Additional::Each(_) => false,
+            Additional::Any(_) => true,
+            Additional::Unsaid => {
+                let bare = self.properties.is_empty() && self.declared == Some(Type::Object);
+                self.preserve_unknown || self.embedded || bare
+            }
+        }
     }
 
     fn children(&self) -> impl Iterator<Item = &Self> {

@@ -66,8 +66,12 @@ impl Server {
                 return self.tried(target, object, &owners, &name);
             }
             let encoded = self.encoded(resource, &object, &owners)?;
+            let is_exact = encoded.is_exact && resource.is_stored_version();
             match self.insert(target, encoded, &name).await {
                 Ok(entry) => {
+                    if is_exact {
+                        self.recent.put(entry.revision, object);
+                    }
                     self.after_write(resource).await;
                     return Ok(Answer::Stored { entry, code: 201 });
                 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use api::patch::apply::{self, Fields, Managed};
 use bytes::Bytes;
-use serde::Serialize as _;
+use serde::Serialize;
 use serde_json::ser::Formatter;
 use serde_json::{Map, Value};
 
@@ -36,6 +36,8 @@ pub(super) struct Encoded {
     owners: Pieces,
     /// From what comes after version and owners.
     tail: Vec<u8>,
+    /// Who reads it finds the very object it was made of: fractions may be read as whole numbers.
+    pub(super) is_exact: bool,
 }
 
 impl Encoded {
@@ -53,18 +55,25 @@ impl Encoded {
         let text = |key: &str| object[key].as_str().unwrap_or_default();
         let mut head = head(text("apiVersion"), text("kind"));
         head.push_str(METADATA);
-        let mut tail = Vec::with_capacity(4096);
+        let mut tail = Writer {
+            out: Vec::with_capacity(4096),
+            wrote_fraction: false,
+        };
         let empty = Map::new();
         let metadata = object["metadata"].as_object().unwrap_or(&empty);
-        write_fields(&mut tail, metadata, &["resourceVersion", "managedFields"]);
-        tail.push(b'}');
-        write_fields(
-            &mut tail,
+        tail.fields(metadata, &["resourceVersion", "managedFields"]);
+        tail.out.push(b'}');
+        tail.fields(
             object.as_object().unwrap_or(&empty),
             &["kind", "apiVersion", "metadata"],
         );
-        tail.push(b'}');
-        Self { head, owners, tail }
+        tail.out.push(b'}');
+        Self {
+            head,
+            owners,
+            tail: tail.out,
+            is_exact: !tail.wrote_fraction,
+        }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -186,30 +195,39 @@ fn object_length(json: &[u8]) -> Option<usize> {
     None
 }
 
-/// `,"key":value` for each field that is not left out.
-fn write_fields(out: &mut Vec<u8>, fields: &Map<String, Value>, left_out: &[&str]) {
-    for (key, value) in fields {
-        if left_out.contains(&key.as_str()) {
-            continue;
+struct Writer {
+    out: Vec<u8>,
+    wrote_fraction: bool,
+}
+
+impl Writer {
+    /// `,"key":value` for each field that is not left out.
+    fn fields(&mut self, fields: &Map<String, Value>, left_out: &[&str]) {
+        for (key, value) in fields {
+            if left_out.contains(&key.as_str()) {
+                continue;
+            }
+            self.out.push(b',');
+            self.json(key);
+            self.out.push(b':');
+            self.json(value);
         }
-        out.push(b',');
-        write_json(out, &Value::from(key.as_str()));
-        out.push(b':');
-        write_json(out, value);
+    }
+
+    fn json(&mut self, value: &impl Serialize) {
+        let numbers = WholeNumbers(&mut self.wrote_fraction);
+        let mut serializer = serde_json::Serializer::with_formatter(&mut self.out, numbers);
+        // writing JSON into memory cannot fail
+        let _ = value.serialize(&mut serializer);
     }
 }
 
-fn write_json(out: &mut Vec<u8>, value: &Value) {
-    let mut serializer = serde_json::Serializer::with_formatter(out, WholeNumbers);
-    // writing JSON into memory cannot fail
-    let _ = value.serialize(&mut serializer);
-}
-
 /// Writes numbers as the real server does: without a point where they are whole.
-struct WholeNumbers;
+struct WholeNumbers<'a>(&'a mut bool);
 
-impl Formatter for WholeNumbers {
+impl Formatter for WholeNumbers<'_> {
     fn write_f64<W: ?Sized + io::Write>(&mut self, writer: &mut W, value: f64) -> io::Result<()> {
+        *self.0 = true;
         match value.fract() == 0.0 && value.abs() < 1e21 {
             // a negative zero is zero
             true if value == 0.0 => writer.write_all(b"0"),

@@ -34,6 +34,15 @@ impl Resource {
 
     /// Reads an object as the kind: defaults filled in, unknown fields dropped and returned.
     pub fn admit(&self, object: &mut Value) -> Result<Vec<String>, Failure> {
+        self.admit_change(object, None)
+    }
+
+    /// The same; parts that are the same in an object that was admitted need no second look.
+    pub fn admit_change(
+        &self,
+        object: &mut Value,
+        admitted: Option<&Value>,
+    ) -> Result<Vec<String>, Failure> {
         let undecodable = |problem: &str| {
             let message = undecodable_message(&self.kind, &self.version, problem);
             Failure::bad_request(message)
@@ -48,7 +57,7 @@ impl Resource {
             Origin::Custom(custom) => {
                 let mut unknown = api::decode::decode_metadata(&mut object["metadata"])
                     .map_err(|problem| undecodable(&problem))?;
-                let more = custom.schema.admit(object);
+                let more = custom.schema.admit_change(object, admitted);
                 unknown.extend(more.map_err(|error| undecodable(&error.to_string()))?);
                 Ok(unknown)
             }

@@ -17,7 +17,8 @@ mod other;
 mod patch;
 mod pods;
 mod read;
-pub mod registry;
+pub mod recent;
+mod registry;
 pub mod resource;
 mod reviews;
 mod route;
@@ -52,6 +53,7 @@ use definitions::Definitions;
 use media::{Endpoint, Form, PatchKind};
 use options::{DeleteOptions, ListOptions, Query, WriteOptions};
 use other::Documents;
+use recent::Recent;
 use registry::Registry;
 use resource::Resource;
 use route::{Route, Target, route};
@@ -65,6 +67,7 @@ pub struct Server {
     registry: Arc<watch_channel::Sender<Arc<Registry>>>,
     documents: Arc<Documents>,
     definitions: Arc<Definitions>,
+    recent: Arc<Recent>,
     /// Held while a service gets its address.
     addresses: Arc<tokio::sync::Mutex<()>>,
     /// Watches from before this revision are told that it is gone.
@@ -99,6 +102,7 @@ impl Server {
             registry,
             documents: Arc::default(),
             definitions: Arc::default(),
+            recent: Arc::default(),
             addresses: Arc::default(),
             started,
         }

@@ -56,7 +56,7 @@ impl Server {
             };
             read_patched(target, caller, &mut new, &shown)?;
             let unknown = resource
-                .admit(&mut new)
+                .admit_change(&mut new, old.is_of_today.then_some(old.object))
                 .map_err(|_| undecodable(target, kind, &new, &shown()))?;
             judged(caller, options, &unknown, &duplicates, &shown)?;
             Ok(Edited {
@@ -96,7 +96,8 @@ impl Server {
             let writer = caller.writer(resource, part, &now);
             let (mut object, owners) = apply::apply(&kind, live, &applied, writer, options.force)?;
             metadata::place_in_namespace(&mut object, namespace)?;
-            let unknown = resource.admit(&mut object)?;
+            let admitted = live.filter(|live| live.fits).map(|live| live.object);
+            let unknown = resource.admit_change(&mut object, admitted)?;
             judged_apply(target, caller, options, &unknown, &duplicates)?;
             Ok((object, owners))
         };

@@ -76,7 +76,7 @@ impl Server {
         let name = target.name.as_deref().unwrap_or_default();
         loop {
             let entry = self.find(target)?;
-            let shown = resource.read(&entry)?;
+            let shown = self.present(resource, &entry)?;
             let owners = encode::owners(&entry.value);
             let bare = resource.without_nulls(&shown);
             let old = Old {
@@ -103,11 +103,16 @@ impl Server {
                 true => self.remove(&entry).await.map(|_| None),
                 false => {
                     let encoded = self.encoded(resource, &new, &now_owned)?;
-                    self.put_encoded(&entry, encoded).await.map(Some)
+                    let is_exact = encoded.is_exact && resource.is_stored_version();
+                    let written = self.put_encoded(&entry, encoded).await;
+                    written.map(|entry| Some((entry, is_exact)))
                 }
             };
             match written {
-                Ok(Some(entry)) => {
+                Ok(Some((entry, is_exact))) => {
+                    if is_exact {
+                        self.recent.put(entry.revision, new);
+                    }
                     self.after_write(resource).await;
                     return Ok(Answer::stored(entry));
                 }
@@ -122,6 +127,19 @@ impl Server {
                 Err(error) => return Err(refused(error, target, name)),
             }
         }
+    }
+
+    /// The object that is about to be written over, without its owners.
+    fn present(&self, resource: &Resource, entry: &Entry) -> Result<Value, Failure> {
+        let recent = match resource.is_of_today(entry) {
+            true => self.recent.take(entry.revision),
+            false => None,
+        };
+        let Some(recent) = recent else {
+            return resource.read(entry);
+        };
+        debug_assert_eq!(Some(&recent), resource.read(entry).ok().as_ref());
+        Ok(recent)
     }
 
     /// The new object as it will be stored, with its owners, and what the client should be warned of.

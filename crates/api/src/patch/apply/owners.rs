@@ -198,7 +198,9 @@ impl<K: Kind> Owners<'_, K> {
             let (changed, _) = &versions[&owned.api_version];
             let taken = match by == By::Update(id) {
                 // the others it would be given back at once
-                true => owned.fields.intersection(&changed.intersection(&NEVER_OWNED)),
+                true => owned
+                    .fields
+                    .intersection(&changed.intersection(&NEVER_OWNED)),
                 false => owned.fields.intersection(changed),
             };
             if !taken.is_empty() {
