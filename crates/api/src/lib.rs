@@ -10,5 +10,6 @@ pub mod patch;
 pub mod protobuf;
 pub mod quantity;
 pub mod schema;
+mod shared;
 pub mod sigs;
 pub mod structural;

@@ -56,7 +56,7 @@ impl Cluster {
         for name in NAMESPACES {
             server.ensure_namespace(name).await;
         }
-        let server = server.from_now();
+        let server = server.starting_now();
         let settings = Settings {
             root_certificate: options.root_certificate,
         };

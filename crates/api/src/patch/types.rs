@@ -10,35 +10,51 @@ use std::{collections::BTreeMap, sync::LazyLock};
 
 use serde_json::{Map, Value};
 
-/// Types that refer to each other by index, so that they may be recursive.
+use crate::shared::Shared;
+
+/// The type of the objects of one kind.
 #[derive(Debug)]
 pub struct Schema {
-    pub(crate) types: Vec<Type>,
-    names: BTreeMap<String, TypeId>,
+    root: Shared<Type>,
 }
 
-pub(crate) type TypeId = usize;
+/// Kubernetes' own types. They refer to each other by index, so that they may be recursive.
+#[derive(Debug, Default)]
+struct Core {
+    types: Vec<Type>,
+    names: BTreeMap<String, CoreId>,
+}
+
+type CoreId = usize;
 
 /// A type of a schema; cheap to copy.
 #[derive(Clone, Copy)]
 pub struct TypeRef<'s> {
-    schema: &'s Schema,
-    id: TypeId,
+    def: &'s Type,
     /// The field that refers to the type decides whether the map is one value.
     atomic: Option<bool>,
 }
 
 /// The forms a value of a type may take. A type that says nothing allows all three.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Type {
     /// The last part of its name in the OpenAPI documents, which is its name in Go.
     pub(crate) name: String,
     pub(crate) scalar: Option<Scalar>,
     pub(crate) list: Option<ListType>,
     pub(crate) map: Option<MapType>,
+    /// The types of its parts.
+    targets: Vec<Target>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Where a type stands that another refers to.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Target {
+    Core(CoreId),
+    Unnamed(Shared<Type>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Scalar {
     Number,
     Text,
@@ -46,13 +62,13 @@ pub(crate) enum Scalar {
     Any,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ListType {
     pub(crate) element: Link,
     pub(crate) relation: Relation,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Relation {
     /// One value: whoever writes it owns it whole.
     Atomic,
@@ -62,7 +78,7 @@ pub(crate) enum Relation {
     Keyed(Vec<String>),
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct MapType {
     pub(crate) fields: BTreeMap<String, Field>,
     /// The type of fields that are not named; without it there are none.
@@ -70,7 +86,7 @@ pub(crate) struct MapType {
     pub(crate) atomic: bool,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Field {
     pub(crate) link: Link,
     /// What the field is taken to be where it is a list key and missing.
@@ -81,14 +97,15 @@ pub(crate) struct Field {
     pub(crate) required: bool,
 }
 
-#[derive(Clone, Copy, Debug)]
+/// A reference to one of the targets of the type that has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Link {
-    pub(crate) id: TypeId,
-    pub(crate) atomic: Option<bool>,
+    target: usize,
+    atomic: Option<bool>,
 }
 
 /// What a strategic merge does with a field.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct PatchMeta {
     pub(crate) merge: bool,
     pub(crate) replace: bool,
@@ -111,60 +128,53 @@ impl Form<'_> {
     }
 }
 
-static CORE: LazyLock<Schema> = LazyLock::new(|| build::core(crate::core::table()));
-static DEDUCED: LazyLock<Schema> = LazyLock::new(build::deduced);
+static CORE: LazyLock<Core> = LazyLock::new(|| build::core(crate::core::table()));
 
 impl Schema {
     /// The schema of a CRD's version, from its `openAPIV3Schema`.
     pub fn of_crd(open_api_v3_schema: &Value) -> Self {
-        build::crd(open_api_v3_schema, crate::core::table())
+        let root = build::crd(open_api_v3_schema, &CORE);
+        Self { root }
     }
 
     /// The type of the objects themselves.
     pub fn root(&self) -> TypeRef<'_> {
-        self.named(ROOT).unwrap_or_else(|| self.type_ref(0))
-    }
-
-    fn named(&self, name: &str) -> Option<TypeRef<'_>> {
-        self.names.get(name).map(|id| self.type_ref(*id))
-    }
-
-    fn type_ref(&self, id: TypeId) -> TypeRef<'_> {
-        TypeRef {
-            schema: self,
-            id,
-            atomic: None,
-        }
+        TypeRef::to(&self.root)
     }
 }
 
-/// The name of the type of the objects in a schema made for one kind.
-const ROOT: &str = "";
-
 impl<'s> TypeRef<'s> {
+    fn to(def: &'s Type) -> Self {
+        Self { def, atomic: None }
+    }
+
     /// One of Kubernetes' own types, by the name that the OpenAPI documents give it.
     pub fn core(name: &str) -> Option<TypeRef<'static>> {
-        CORE.named(name)
+        let id = CORE.names.get(name)?;
+        Some(TypeRef::to(&CORE.types[*id]))
     }
 
     /// The type of one of Kubernetes' own kinds.
     pub fn of_kind(api_version: &str, kind: &str) -> Option<TypeRef<'static>> {
-        CORE.named(&crate::core::type_name(api_version, kind))
+        TypeRef::core(&crate::core::type_name(api_version, kind))
     }
 
     /// The type of an object without a schema: maps merge, lists are one value.
     pub fn deduced() -> TypeRef<'static> {
-        DEDUCED.root()
+        TypeRef::to(&CORE.types[build::DEDUCED])
     }
 
     pub(crate) fn def(self) -> &'s Type {
-        &self.schema.types[self.id]
+        self.def
     }
 
     pub(crate) fn follow(self, link: Link) -> TypeRef<'s> {
+        let def = match &self.def.targets[link.target] {
+            Target::Core(id) => &CORE.types[*id],
+            Target::Unnamed(def) => def,
+        };
         TypeRef {
-            schema: self.schema,
-            id: link.id,
+            def,
             atomic: link.atomic,
         }
     }

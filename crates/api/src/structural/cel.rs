@@ -126,7 +126,7 @@ fn unreadable(function: &str, wanted: &str) -> ExecutionError {
 }
 
 /// A compiled expression, and what it reads.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub(super) struct Expression {
     expression: IdedExpr,
     of_self: Reads,
@@ -134,7 +134,7 @@ pub(super) struct Expression {
 }
 
 /// The fields of a variable that an expression reads.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 pub(super) struct Reads {
     any: bool,
     all: bool,

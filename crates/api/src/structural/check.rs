@@ -14,6 +14,7 @@ use super::{
     node::{Additional, Junctors, Node, Type},
     path::Path,
 };
+use crate::shared::Shared;
 
 /// What came of checking a value.
 #[derive(Default)]
@@ -407,7 +408,11 @@ fn all_junctors(
 }
 
 /// How many schemas a value meets, and the first of those results, or the best of the others.
-fn best(nodes: &[Node], run: impl Fn(&Node) -> Outcome, one_is_enough: bool) -> (usize, Outcome) {
+fn best(
+    nodes: &[Shared<Node>],
+    run: impl Fn(&Node) -> Outcome,
+    one_is_enough: bool,
+) -> (usize, Outcome) {
     let mut valid = 0;
     let mut success = None;
     let mut failure: Option<Outcome> = None;

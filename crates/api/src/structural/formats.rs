@@ -1,6 +1,8 @@
 //! The formats of strings that the API server checks; it ignores any other.
 
 use std::{
+    hash::{Hash, Hasher},
+    mem::discriminant,
     net::{Ipv4Addr, Ipv6Addr},
     sync::LazyLock,
 };
@@ -16,6 +18,19 @@ pub(super) enum Format {
     /// Formats of numbers: their range is checked with the other limits.
     Numeric,
     Matches(fn(&str) -> bool),
+}
+
+/// Which function it is follows from the name of the format and the types, which stand beside it.
+impl PartialEq for Format {
+    fn eq(&self, other: &Self) -> bool {
+        discriminant(self) == discriminant(other)
+    }
+}
+
+impl Hash for Format {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        discriminant(self).hash(state);
+    }
 }
 
 /// A format that is checked for the given types.

@@ -34,10 +34,11 @@ pub(super) fn string(node: &Node, text: &str, path: &Path<'_>, outcome: &mut Out
     } else if let Some(least) = limits.min_length.filter(|least| length() < *least) {
         let said = format!("should be at least {least} chars long");
         outcome.add(problem(Kind::Other, &said));
-    } else if let Some((pattern, regex)) = &limits.pattern
-        && !regex.is_match(text)
+    } else if let Some(pattern) = &limits.pattern
+        && pattern.compiled().is_ok_and(|regex| !regex.is_match(text))
     {
-        outcome.add(problem(Kind::Other, &format!("should match '{pattern}'")));
+        let said = format!("should match '{}'", pattern.text);
+        outcome.add(problem(Kind::Other, &said));
     }
 }
 

@@ -45,10 +45,12 @@ pub use error::{
 pub use formats::unrecognized_formats;
 pub use scale::Scale;
 
+use crate::shared::Shared;
+
 /// A compiled schema of one version of a custom resource.
 #[derive(Debug)]
 pub struct Schema {
-    root: Node,
+    root: Shared<Node>,
     scale: Option<Scale>,
 }
 
@@ -68,14 +70,8 @@ impl Schema {
 
     /// Compiles an `openAPIV3Schema`; errors name fields of the CRD at its place.
     pub fn compile_at(schema: &Value, place: &Place) -> Result<Self, Vec<FieldError>> {
-        let errors = define::check(schema, place);
-        match errors.is_empty() {
-            true => Ok(Self {
-                root: Node::compile(schema),
-                scale: None,
-            }),
-            false => Err(errors),
-        }
+        let root = define::check(schema, place)?;
+        Ok(Self { root, scale: None })
     }
 
     /// Adds the checks that the scale subresource asks for.

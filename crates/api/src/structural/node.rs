@@ -1,19 +1,23 @@
 //! A schema as a tree that is quick to walk: bounds parsed, patterns and rules compiled, and at every node a note
 //! of what can still come below it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    collections::BTreeMap,
+    hash::{Hash, Hasher},
+    ops::Deref,
+};
 
-use regex::Regex;
 use serde_json::{Map, Value};
 
 use super::{
     formats::{self, Format},
-    pattern,
+    pattern::Pattern,
     rules::Rule,
 };
+use crate::shared::{Pool, Shared};
 
 /// The types of JSON that a schema can name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Type {
     Array,
     Boolean,
@@ -52,7 +56,7 @@ impl Type {
 }
 
 /// How the items of a list are told apart.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Hash)]
 pub(super) enum ListType {
     #[default]
     Atomic,
@@ -61,16 +65,16 @@ pub(super) enum ListType {
 }
 
 /// What `additionalProperties` says.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Hash)]
 pub(super) enum Additional {
     #[default]
     Unsaid,
     Any(bool),
-    Each(Box<Node>),
+    Each(Shared<Node>),
 }
 
 /// Limits of one value; most nodes have none.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 pub(super) struct Limits {
     pub(super) minimum: Option<f64>,
     pub(super) maximum: Option<f64>,
@@ -84,22 +88,21 @@ pub(super) struct Limits {
     pub(super) min_properties: Option<i64>,
     pub(super) max_properties: Option<i64>,
     pub(super) unique_items: bool,
-    /// The pattern as written, and compiled.
-    pub(super) pattern: Option<(String, Regex)>,
+    pub(super) pattern: Option<Shared<Pattern>>,
     pub(super) choices: Vec<Value>,
 }
 
 /// Schemas that the same value must meet as well.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Hash)]
 pub(super) struct Junctors {
-    pub(super) any_of: Vec<Node>,
-    pub(super) one_of: Vec<Node>,
-    pub(super) all_of: Vec<Node>,
-    pub(super) not: Option<Node>,
+    pub(super) any_of: Vec<Shared<Node>>,
+    pub(super) one_of: Vec<Shared<Node>>,
+    pub(super) all_of: Vec<Shared<Node>>,
+    pub(super) not: Option<Shared<Node>>,
 }
 
 /// What stands at a node or somewhere below it, so that a walk can stop early.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Hash)]
 pub(super) struct Below {
     pub(super) rules: bool,
     pub(super) keyed_lists: bool,
@@ -109,7 +112,8 @@ pub(super) struct Below {
     pub(super) unknown: bool,
 }
 
-#[derive(Debug, Default)]
+/// Nothing in a node depends on where it stands: schemas that say the same share it.
+#[derive(Debug, Default, PartialEq, Hash)]
 pub(super) struct Node {
     /// The type as written.
     pub(super) declared: Option<Type>,
@@ -122,9 +126,8 @@ pub(super) struct Node {
     pub(super) preserve_unknown: bool,
     pub(super) embedded: bool,
     pub(super) list: ListType,
-    pub(super) items: Option<Box<Node>>,
-    /// Boxed, since a map keeps room for eleven values however few it has.
-    pub(super) properties: BTreeMap<String, Box<Node>>,
+    pub(super) items: Option<Shared<Node>>,
+    pub(super) properties: BTreeMap<String, Shared<Node>>,
     pub(super) additional: Additional,
     pub(super) required: Vec<String>,
     pub(super) limits: Option<Box<Limits>>,
@@ -135,19 +138,17 @@ pub(super) struct Node {
     pub(super) below: Below,
 }
 
-/// Patterns that were compiled already: the quantity of a pod spec is there a hundred times.
-#[derive(Default)]
-pub(super) struct Patterns(HashMap<String, Regex>);
+static NODES: Pool<Node> = Pool::new();
 
 impl Node {
-    pub(super) fn compile(schema: &Value) -> Self {
-        Self::of(schema, &mut Patterns::default())
+    pub(super) fn compile(schema: &Value) -> Shared<Self> {
+        match schema {
+            Value::Object(schema) => Self::of(schema),
+            _ => NODES.share(Self::default()),
+        }
     }
 
-    fn of(schema: &Value, patterns: &mut Patterns) -> Self {
-        let Value::Object(schema) = schema else {
-            return Self::default();
-        };
+    pub(super) fn of(schema: &Map<String, Value>) -> Shared<Self> {
         let declared = text(schema, "type").and_then(Type::parse);
         let int_or_string = flag(schema, "x-kubernetes-int-or-string");
         let types = match (int_or_string, declared) {
@@ -172,22 +173,22 @@ impl Node {
             items: schema
                 .get("items")
                 .filter(|items| items.is_object())
-                .map(|items| Box::new(Self::of(items, patterns))),
+                .map(Self::compile),
             properties: match schema.get("properties") {
                 Some(Value::Object(properties)) => properties
                     .iter()
-                    .map(|(name, schema)| (name.clone(), Box::new(Self::of(schema, patterns))))
+                    .map(|(name, schema)| (name.clone(), Self::compile(schema)))
                     .collect(),
                 _ => BTreeMap::new(),
             },
             additional: match schema.get("additionalProperties") {
                 None | Some(Value::Null) => Additional::Unsaid,
                 Some(Value::Bool(any)) => Additional::Any(*any),
-                Some(schema) => Additional::Each(Box::new(Self::of(schema, patterns))),
+                Some(schema) => Additional::Each(Self::compile(schema)),
             },
             required: texts(schema, "required"),
-            limits: limits(schema, patterns),
-            junctors: junctors(schema, patterns),
+            limits: limits(schema),
+            junctors: junctors(schema),
             ..Self::default()
         };
         node.rules = match schema.get("x-kubernetes-validations") {
@@ -198,7 +199,7 @@ impl Node {
             _ => Vec::new(),
         };
         node.note();
-        node
+        NODES.share(node)
     }
 
     /// Notes what stands here and below.
@@ -240,14 +241,14 @@ impl Node {
 
     fn children(&self) -> impl Iterator<Item = &Self> {
         let each = match &self.additional {
-            Additional::Each(each) => Some(each.as_ref()),
+            Additional::Each(each) => Some(each),
             Additional::Unsaid | Additional::Any(_) => None,
         };
         self.properties
             .values()
-            .map(Box::as_ref)
-            .chain(self.items.as_deref())
+            .chain(&self.items)
             .chain(each)
+            .map(Deref::deref)
     }
 
     /// The schema of a field or entry, if it has one.
@@ -257,7 +258,7 @@ impl Node {
             Additional::Each(each) => Some(each),
             Additional::Unsaid | Additional::Any(_) => None,
         });
-        member.map(Box::as_ref)
+        member.map(Deref::deref)
     }
 
     /// Whether null is neither kept nor replaced.
@@ -295,7 +296,7 @@ fn list_type(schema: &Map<String, Value>) -> ListType {
     }
 }
 
-fn limits(schema: &Map<String, Value>, patterns: &mut Patterns) -> Option<Box<Limits>> {
+fn limits(schema: &Map<String, Value>) -> Option<Box<Limits>> {
     const KEYS: &[&str] = &[
         "minimum",
         "maximum",
@@ -328,7 +329,7 @@ fn limits(schema: &Map<String, Value>, patterns: &mut Patterns) -> Option<Box<Li
         min_properties: int("minProperties"),
         max_properties: int("maxProperties"),
         unique_items: flag(schema, "uniqueItems"),
-        pattern: text(schema, "pattern").and_then(|text| patterns.compile(text)),
+        pattern: text(schema, "pattern").map(Pattern::new),
         choices: match schema.get("enum") {
             Some(Value::Array(choices)) => choices.clone(),
             _ => Vec::new(),
@@ -336,32 +337,28 @@ fn limits(schema: &Map<String, Value>, patterns: &mut Patterns) -> Option<Box<Li
     }))
 }
 
-impl Patterns {
-    fn compile(&mut self, text: &str) -> Option<(String, Regex)> {
-        if let Some(regex) = self.0.get(text) {
-            return Some((text.to_owned(), regex.clone()));
-        }
-        let regex = pattern::compile(text).ok()?;
-        self.0.insert(text.to_owned(), regex.clone());
-        Some((text.to_owned(), regex))
+impl Hash for Limits {
+    /// Of the most common limits; the others seldom are all that differs.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.minimum.map(f64::to_bits).hash(state);
+        self.maximum.map(f64::to_bits).hash(state);
+        (self.min_length, self.max_length).hash(state);
+        (self.min_items, self.max_items).hash(state);
+        self.pattern.hash(state);
+        self.choices.hash(state);
     }
 }
 
-fn junctors(schema: &Map<String, Value>, patterns: &mut Patterns) -> Option<Box<Junctors>> {
-    let mut several = |key: &str| -> Vec<Node> {
-        match schema.get(key) {
-            Some(Value::Array(schemas)) => schemas
-                .iter()
-                .map(|schema| Node::of(schema, patterns))
-                .collect(),
-            _ => Vec::new(),
-        }
+fn junctors(schema: &Map<String, Value>) -> Option<Box<Junctors>> {
+    let several = |key: &str| match schema.get(key) {
+        Some(Value::Array(schemas)) => schemas.iter().map(Node::compile).collect(),
+        _ => Vec::new(),
     };
     let (any_of, one_of, all_of) = (several("anyOf"), several("oneOf"), several("allOf"));
     let not = schema
         .get("not")
         .filter(|not| not.is_object())
-        .map(|not| Node::of(not, patterns));
+        .map(Node::compile);
     if any_of.is_empty() && one_of.is_empty() && all_of.is_empty() && not.is_none() {
         return None;
     }
@@ -371,4 +368,41 @@ fn junctors(schema: &Map<String, Value>, patterns: &mut Patterns) -> Option<Box<
         all_of,
         not,
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::Node;
+
+    #[test]
+    fn schemas_that_say_the_same_are_one_node() {
+        let limited = json!({"type": "string", "maxLength": 5, "pattern": "^a+$"});
+        let one = json!({"type": "object", "properties": {"a": limited, "b": limited}});
+        let mut two = json!({"type": "array", "items": one});
+        two["items"]["properties"]["a"]["description"] = json!("what a field means is not checked");
+        let one = Node::compile(&one);
+        assert_eq!(one.properties["a"], one.properties["b"]);
+        assert_eq!(Node::compile(&two).items.as_ref(), Some(&one));
+    }
+
+    #[test]
+    fn schemas_that_differ_in_any_check_are_two() {
+        let plain = json!({"type": "integer", "minimum": 1});
+        for (key, value) in [
+            ("minimum", json!(2)),
+            ("multipleOf", json!(3)),
+            ("enum", json!([1])),
+            ("default", json!(1)),
+            ("nullable", json!(true)),
+            ("format", json!("int32")),
+            ("not", json!({"enum": [1]})),
+            ("x-kubernetes-validations", json!([{"rule": "self > 1"}])),
+        ] {
+            let mut other = plain.clone();
+            other[key] = value;
+            assert_ne!(Node::compile(&plain), Node::compile(&other), "{key}");
+        }
+    }
 }

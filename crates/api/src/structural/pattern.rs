@@ -1,6 +1,48 @@
 //! Patterns are written for Go's regular expressions; where Rust's mean something else they are rewritten.
 
+use std::{
+    hash::{Hash, Hasher},
+    sync::OnceLock,
+};
+
 use regex::Regex;
+
+use crate::shared::{Pool, Shared};
+
+/// A pattern of a schema, compiled when it is first asked for: the quantity of a pod spec is there a hundred times.
+#[derive(Debug)]
+pub(super) struct Pattern {
+    /// As written.
+    pub(super) text: String,
+    compiled: OnceLock<Result<Regex, String>>,
+}
+
+static PATTERNS: Pool<Pattern> = Pool::new();
+
+impl Pattern {
+    pub(super) fn new(text: &str) -> Shared<Self> {
+        PATTERNS.share(Self {
+            text: text.to_owned(),
+            compiled: OnceLock::new(),
+        })
+    }
+
+    pub(super) fn compiled(&self) -> Result<&Regex, &String> {
+        self.compiled.get_or_init(|| compile(&self.text)).as_ref()
+    }
+}
+
+impl PartialEq for Pattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Hash for Pattern {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.text.hash(state);
+    }
+}
 
 /// Compiles a pattern; the error is worded as Go words it, where that is known.
 pub(super) fn compile(pattern: &str) -> Result<Regex, String> {

@@ -1,5 +1,7 @@
 //! `x-kubernetes-validations`: rules on objects, and on what may become of them.
 
+use std::hash::{Hash, Hasher};
+
 use kube_cel::cel::Value as Cel;
 use serde_json::Value;
 
@@ -13,7 +15,7 @@ use super::{
 };
 
 /// A rule, compiled.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub(super) struct Rule {
     /// What an error calls the rule: its message, or else its text.
     title: String,
@@ -24,6 +26,12 @@ pub(super) struct Rule {
     /// The field that is blamed, below the one that has the rule.
     blamed: Option<String>,
     optional_old: bool,
+}
+
+impl Hash for Rule {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.title.hash(state);
+    }
 }
 
 impl Rule {

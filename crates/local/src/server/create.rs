@@ -66,12 +66,10 @@ impl Server {
                 return self.tried(target, object, &owners, &name);
             }
             let encoded = self.encoded(resource, &object, &owners)?;
-            let is_exact = encoded.is_exact && resource.is_stored_version();
+            let is_exact = encoded.is_exact;
             match self.insert(target, encoded, &name).await {
                 Ok(entry) => {
-                    if is_exact {
-                        self.recent.put(entry.revision, object);
-                    }
+                    self.remember(resource, &entry, object, is_exact);
                     self.after_write(resource).await;
                     return Ok(Answer::Stored { entry, code: 201 });
                 }

@@ -3,7 +3,8 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use serde_json::Value;
+use serde::Deserialize;
+use serde_json::{Value, json};
 
 use super::Server;
 use super::encode::Encoded;
@@ -54,12 +55,13 @@ impl Server {
 
     /// Writes the first status that is not what it should be. Returns whether there was none.
     async fn settle_once(&self) -> Result<bool, WriteError> {
-        let entries = self.definitions();
-        let all: Vec<Value> = entries.iter().map(|(_, crd)| crd.clone()).collect();
+        let definitions = self.definitions();
         let now = self.now();
-        for (entry, crd) in &entries {
-            if let Some(status) = crd::next_status(crd, &all, &now) {
-                let mut new = crd.clone();
+        for (entry, outline) in &definitions {
+            let all = definitions.iter().map(|(_, outline)| outline);
+            if let Some(status) = crd::next_status(outline, all, &now)
+                && let Ok(mut new) = serde_json::from_slice::<Value>(entry.value.rest())
+            {
                 new["status"] = status;
                 self.put_definition(entry, &new).await?;
                 return Ok(false);
@@ -68,14 +70,15 @@ impl Server {
         Ok(true)
     }
 
+    /// All definitions with their outlines.
     fn definitions(&self) -> Vec<(Arc<Entry>, Value)> {
         let snapshot = self.store.snapshot();
         let scope = Scope::all(STORED_AS);
         let entries = snapshot.list(&scope).cloned();
         entries
             .filter_map(|entry| {
-                let crd = serde_json::from_slice(entry.value.rest()).ok()?;
-                Some((entry, crd))
+                let outline = outline(entry.value.rest())?;
+                Some((entry, outline))
             })
             .collect()
     }
@@ -107,20 +110,20 @@ impl Server {
             .compiled
             .retain(|name, _| present.contains(name.as_str()));
         known.ending.retain(|name| present.contains(name.as_str()));
-        for (entry, crd) in &definitions {
-            if !crd["metadata"]["deletionTimestamp"].is_null() {
+        for (entry, outline) in &definitions {
+            if !outline["metadata"]["deletionTimestamp"].is_null() {
                 known.ending.insert(entry.key.name().to_owned());
             }
             // a kind that is built in stays what it is
             let shadows = registry
                 .iter()
                 .any(|known| &*known.stored_as == entry.key.name());
-            if is_established(crd) && !shadows {
+            if is_established(outline) && !shadows {
                 let since = match known.serving {
                     true => self.store.revision(),
                     false => entry.revision,
                 };
-                registry.add(known.resources(entry, crd, since));
+                registry.add(known.resources(entry, outline, since));
             }
         }
         known.serving = true;
@@ -156,15 +159,16 @@ impl Server {
         let Some(entry) = self.store.get(&Key::new(STORED_AS, "", name)) else {
             return Ok(None);
         };
-        let crd: Value = serde_json::from_slice(entry.value.rest()).unwrap_or_default();
-        let finalizers = crd["metadata"]["finalizers"].as_array();
+        let metadata = &outline(entry.value.rest()).unwrap_or_default()["metadata"];
+        let finalizers = metadata["finalizers"].as_array();
         let held = finalizers
             .into_iter()
             .flatten()
             .any(|held| held == crd::FINALIZER);
-        if crd["metadata"]["deletionTimestamp"].is_null() || !held {
+        if metadata["deletionTimestamp"].is_null() || !held {
             return Ok(None);
         }
+        let crd: Value = serde_json::from_slice(entry.value.rest()).unwrap_or_default();
         let cleanup = match resource_to_clean(&crd) {
             Some(resource) => self.delete_all(&resource).await,
             None => Cleanup::NeverEstablished,
@@ -199,9 +203,10 @@ impl Server {
 }
 
 impl Known {
-    fn resources(&mut self, entry: &Entry, crd: &Value, since: u64) -> Vec<Arc<Resource>> {
-        let uid = crd["metadata"]["uid"].as_str().unwrap_or_default();
-        let generation = crd["metadata"]["generation"].as_i64().unwrap_or_default();
+    fn resources(&mut self, entry: &Entry, outline: &Value, since: u64) -> Vec<Arc<Resource>> {
+        let metadata = &outline["metadata"];
+        let uid = metadata["uid"].as_str().unwrap_or_default();
+        let generation = metadata["generation"].as_i64().unwrap_or_default();
         let name = entry.key.name();
         if let Some(known) = self.compiled.get(name)
             && known.uid == uid
@@ -210,7 +215,8 @@ impl Known {
             return known.resources.clone();
         }
         // what was accepted compiles; if it does not, the kind is better not served than half
-        let resources = crd::resources(crd, since).unwrap_or_default();
+        let crd = serde_json::from_slice(entry.value.rest()).unwrap_or_default();
+        let resources = crd::resources(&crd, since).unwrap_or_default();
         let resources: Vec<Arc<Resource>> = resources.into_iter().map(Arc::new).collect();
         let compiled = Compiled {
             uid: uid.to_owned(),
@@ -220,6 +226,29 @@ impl Known {
         self.compiled.insert(name.to_owned(), compiled);
         resources
     }
+}
+
+/// A definition without its versions: their schemas are many times larger than all the rest.
+fn outline(definition: &[u8]) -> Option<Value> {
+    #[derive(Deserialize)]
+    struct Outline {
+        metadata: Value,
+        spec: Spec,
+        #[serde(default)]
+        status: Value,
+    }
+    #[derive(Deserialize)]
+    struct Spec {
+        group: Value,
+        names: Value,
+    }
+    let Outline {
+        metadata,
+        spec: Spec { group, names },
+        status,
+    } = serde_json::from_slice(definition).ok()?;
+    let spec = json!({"group": group, "names": names});
+    Some(json!({"metadata": metadata, "spec": spec, "status": status}))
 }
 
 /// Any version will do to delete objects, also one that is not served any more.

@@ -86,7 +86,7 @@ impl Server {
     pub(crate) const READ: fn(&[u8]) -> crate::store::Value = encode::split;
 
     /// The same, but what has been written so far is the past: watches do not reach it.
-    pub(crate) fn from_now(self) -> Self {
+    pub(crate) fn starting_now(self) -> Self {
         Self {
             started: self.store.revision(),
             ..self

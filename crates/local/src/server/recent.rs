@@ -5,31 +5,58 @@ use std::sync::{Mutex, PoisonError};
 
 use serde_json::Value;
 
-/// How many there are at most; a Sandbox takes about 25 KB when parsed.
-const MOST: usize = 128;
+/// How many bytes they may have in the store; parsed, they take about five times as many.
+const MOST: usize = 1 << 20;
 
-/// By revision, which no other state of any object has.
 #[derive(Default)]
-pub(super) struct Recent(Mutex<VecDeque<(u64, Value)>>);
+pub(super) struct Recent(Mutex<Objects>);
+
+#[derive(Default)]
+struct Objects {
+    /// The oldest first.
+    objects: VecDeque<Object>,
+    size: usize,
+}
+
+struct Object {
+    /// No other state of any object has it.
+    revision: u64,
+    object: Value,
+    size: usize,
+}
+
+impl Objects {
+    fn remove(&mut self, at: usize) -> Option<Value> {
+        let removed = self.objects.remove(at)?;
+        self.size -= removed.size;
+        Some(removed.object)
+    }
+}
 
 impl Recent {
     /// Takes the object out: the state that is written over is not asked for again.
     pub(super) fn take(&self, revision: u64) -> Option<Value> {
         let mut objects = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = objects.iter().rposition(|(of, _)| *of == revision)?;
-        objects.remove(at).map(|(_, object)| object)
+        let mut all = objects.objects.iter();
+        let at = all.rposition(|object| object.revision == revision)?;
+        objects.remove(at)
     }
 
     /// The object must be what its stored bytes say, without owners.
-    pub(super) fn put(&self, revision: u64, mut object: Value) {
+    pub(super) fn put(&self, revision: u64, mut object: Value, size: usize) {
         object["metadata"]["resourceVersion"] = revision.to_string().into();
         let mut objects = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        objects.push_back((revision, object));
-        let oldest = match objects.len() > MOST {
-            true => objects.pop_front(),
-            false => None,
-        };
-        // freeing it takes longer than all the rest
+        objects.size += size;
+        objects.objects.push_back(Object {
+            revision,
+            object,
+            size,
+        });
+        let mut oldest = Vec::new();
+        while objects.size > MOST {
+            oldest.extend(objects.remove(0));
+        }
+        // freeing them takes longer than all the rest
         drop(objects);
         drop(oldest);
     }
@@ -44,7 +71,7 @@ mod tests {
     #[test]
     fn an_object_is_given_once_with_the_revision_it_was_written_at() {
         let recent = Recent::default();
-        recent.put(7, json!({"metadata": {"resourceVersion": "6"}}));
+        recent.put(7, json!({"metadata": {"resourceVersion": "6"}}), 1);
         assert_eq!(recent.take(6), None);
         let object = json!({"metadata": {"resourceVersion": "7"}});
         assert_eq!(recent.take(7), Some(object));
@@ -54,10 +81,14 @@ mod tests {
     #[test]
     fn the_oldest_are_forgotten() {
         let recent = Recent::default();
-        for revision in 0..=MOST as u64 {
-            recent.put(revision, json!({"metadata": {}}));
+        for revision in 0..5 {
+            recent.put(revision, json!({"metadata": {}}), MOST / 4);
         }
         assert_eq!(recent.take(0), None);
         assert!(recent.take(1).is_some());
+        recent.put(5, json!({"metadata": {}}), MOST + 1);
+        for revision in 2..=5 {
+            assert_eq!(recent.take(revision), None);
+        }
     }
 }

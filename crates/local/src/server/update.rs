@@ -103,16 +103,14 @@ impl Server {
                 true => self.remove(&entry).await.map(|_| None),
                 false => {
                     let encoded = self.encoded(resource, &new, &now_owned)?;
-                    let is_exact = encoded.is_exact && resource.is_stored_version();
+                    let is_exact = encoded.is_exact;
                     let written = self.put_encoded(&entry, encoded).await;
                     written.map(|entry| Some((entry, is_exact)))
                 }
             };
             match written {
                 Ok(Some((entry, is_exact))) => {
-                    if is_exact {
-                        self.recent.put(entry.revision, new);
-                    }
+                    self.remember(resource, &entry, new, is_exact);
                     self.after_write(resource).await;
                     return Ok(Answer::stored(entry));
                 }
@@ -126,6 +124,20 @@ impl Server {
                 Err(WriteError::Conflict { .. }) => {}
                 Err(error) => return Err(refused(error, target, name)),
             }
+        }
+    }
+
+    /// Keeps what was just written for whoever writes it next.
+    pub(super) fn remember(
+        &self,
+        resource: &Resource,
+        entry: &Entry,
+        object: Value,
+        is_exact: bool,
+    ) {
+        if is_exact && resource.is_stored_version() {
+            let size = entry.value.rest().len();
+            self.recent.put(entry.revision, object, size);
         }
     }
 

@@ -2,160 +2,146 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::{
-    Field, Link, ListType, MapType, PatchMeta, ROOT, Relation, Scalar, Schema, Type, TypeId,
+    Core, CoreId, Field, Link, ListType, MapType, PatchMeta, Relation, Scalar, Target, Type,
 };
-use crate::core::{OBJECT_META, QUANTITY, WHOLE_OBJECT_META};
+use crate::{
+    core::{OBJECT_META, QUANTITY, WHOLE_OBJECT_META},
+    shared::{Pool, Shared},
+};
 
 type Table = BTreeMap<String, Map<String, Value>>;
 
 const RAW_EXTENSION: &str = "io.k8s.apimachinery.pkg.runtime.RawExtension";
 
 /// A value of any form that is one value.
-const OPAQUE: TypeId = 0;
+const OPAQUE: CoreId = 0;
 /// A value of any form whose maps merge.
-const DEDUCED: TypeId = 1;
+pub(super) const DEDUCED: CoreId = 1;
 
-pub(super) fn deduced() -> Schema {
-    let mut builder = Builder::new(&NO_TABLE);
-    builder.names.insert(ROOT.to_owned(), DEDUCED);
-    builder.finish()
-}
+/// The types without a name: most kinds have a pod spec, and most fields one of a few types.
+static UNNAMED: Pool<Type> = Pool::new();
 
-static NO_TABLE: Table = BTreeMap::new();
-
-pub(super) fn core(table: &Table) -> Schema {
-    let mut builder = Builder::new(table);
+pub(super) fn core(table: &Table) -> Core {
+    let mut builder = Builder {
+        names: Names::Found(table),
+        core: Core {
+            types: vec![any_of(OPAQUE, true), any_of(DEDUCED, false)],
+            names: BTreeMap::new(),
+        },
+    };
     for name in table.keys() {
         builder.named(name);
     }
-    builder.finish()
+    builder.core.types.shrink_to_fit();
+    builder.core
 }
 
-pub(super) fn crd(schema: &Value, table: &Table) -> Schema {
-    let mut builder = Builder::new(table);
-    let mut schema = schema.as_object().cloned().unwrap_or_default();
-    embed_object(&mut schema);
-    let root = builder.inline(&schema, &mut Context::default());
-    builder.names.insert(ROOT.to_owned(), root);
-    builder.finish()
+pub(super) fn crd(schema: &Value, core: &Core) -> Shared<Type> {
+    let mut builder = Builder {
+        names: Names::Known(core),
+        core: Core::default(),
+    };
+    let none = Map::new();
+    let schema = schema.as_object().unwrap_or(&none);
+    UNNAMED.share(builder.parse(schema, Context::default(), true))
 }
 
-/// What every object has, whether or not its schema says so.
-fn embed_object(schema: &mut Map<String, Value>) {
-    let properties = schema
-        .entry("properties")
-        .or_insert_with(|| Value::Object(Map::new()));
-    let text = serde_json::json!({"type": "string"});
-    properties["apiVersion"] = text.clone();
-    properties["kind"] = text;
-    properties["metadata"] = serde_json::json!({"$ref": OBJECT_META});
+/// The fields that every object has, whatever its schema says of them.
+fn object_fields() -> [(&'static str, Value); 3] {
+    [
+        ("apiVersion", json!({"type": "string"})),
+        ("kind", json!({"type": "string"})),
+        ("metadata", json!({"$ref": OBJECT_META})),
+    ]
 }
 
 /// What the surroundings of a schema decide about it.
-#[derive(Clone, Default)]
+#[derive(Clone, Copy, Default)]
 struct Context {
     /// Unknown fields are kept here and in everything below.
     keeps_unknown: bool,
     /// Whether the schema is one of Kubernetes' own, whose required fields are never absent.
     own: bool,
-    name: String,
+}
+
+/// What the names in schemas stand for.
+#[derive(Clone, Copy)]
+enum Names<'t> {
+    /// Schemas, which become types as they are met.
+    Found(&'t Table),
+    /// Types that are there.
+    Known(&'t Core),
 }
 
 struct Builder<'t> {
-    table: &'t Table,
-    types: Vec<Type>,
-    names: BTreeMap<String, TypeId>,
+    names: Names<'t>,
+    /// The named types made so far.
+    core: Core,
 }
 
-impl<'t> Builder<'t> {
-    fn new(table: &'t Table) -> Self {
-        let mut builder = Self {
-            table,
-            types: Vec::new(),
-            names: BTreeMap::new(),
-        };
-        builder.types.push(any_of(OPAQUE, true));
-        builder.types.push(any_of(DEDUCED, false));
-        builder
-    }
-
-    fn finish(self) -> Schema {
-        Schema {
-            types: self.types,
-            names: self.names,
-        }
-    }
-
-    /// The type of that name in the table. Its place is taken first: it may refer to itself.
-    fn named(&mut self, name: &str) -> TypeId {
+impl Builder<'_> {
+    fn named(&mut self, name: &str) -> CoreId {
         let name = match name {
             OBJECT_META => WHOLE_OBJECT_META,
             other => other,
         };
-        if let Some(id) = self.names.get(name) {
+        match self.names {
+            Names::Found(table) => self.found(name, table),
+            Names::Known(core) => core.names.get(name).copied().unwrap_or(OPAQUE),
+        }
+    }
+
+    /// The type of that name in the table. Its place is taken first: it may refer to itself.
+    fn found(&mut self, name: &str, table: &Table) -> CoreId {
+        if let Some(id) = self.core.names.get(name) {
             return *id;
         }
-        let id = self.types.len();
-        self.types.push(Type::default());
-        self.names.insert(name.to_owned(), id);
-        let mut context = Context {
+        let id = self.core.types.len();
+        self.core.types.push(Type::default());
+        self.core.names.insert(name.to_owned(), id);
+        let context = Context {
             own: true,
-            name: go_name(name),
-            ..Context::default()
+            keeps_unknown: false,
         };
-        let schema = self.table.get(name);
-        self.types[id] = match (name, schema) {
+        let mut found = match (name, table.get(name)) {
             (QUANTITY, _) => Type {
                 scalar: Some(Scalar::Any),
                 ..Type::default()
             },
-            (RAW_EXTENSION, _) | (_, None) => self.types[OPAQUE].clone(),
-            (_, Some(schema)) => self.parse(schema, &mut context),
+            (RAW_EXTENSION, _) | (_, None) => any_of(OPAQUE, true),
+            (_, Some(schema)) => self.parse(schema, context, false),
         };
-        self.types[id].name = context.name;
+        found.name = go_name(name);
+        self.core.types[id] = found;
         id
     }
 
-    fn link(&mut self, schema: &Value, context: &Context) -> Link {
+    fn link(&mut self, schema: &Value, context: Context, targets: &mut Vec<Target>) -> Link {
         let Value::Object(schema) = schema else {
-            return Link {
-                id: DEDUCED,
-                atomic: None,
-            };
+            return link_to(Target::Core(DEDUCED), targets);
         };
-        match schema.get("$ref").and_then(Value::as_str) {
-            Some(name) => Link {
-                id: self.named(name),
+        if let Some(name) = schema.get("$ref").and_then(Value::as_str) {
+            return Link {
                 atomic: map_type(schema),
-            },
-            None => Link {
-                id: self.inline(schema, &mut context.clone()),
-                atomic: None,
-            },
+                ..link_to(Target::Core(self.named(name)), targets)
+            };
         }
+        let object = flag(schema, "x-kubernetes-embedded-resource");
+        let target = UNNAMED.share(self.parse(schema, context, object));
+        link_to(Target::Unnamed(target), targets)
     }
 
-    fn inline(&mut self, schema: &Map<String, Value>, context: &mut Context) -> TypeId {
-        let parsed = self.parse(schema, context);
-        self.types.push(parsed);
-        self.types.len() - 1
-    }
-
-    fn parse(&mut self, schema: &Map<String, Value>, context: &mut Context) -> Type {
+    /// The type of a schema, with the fields of every object if it is one.
+    fn parse(&mut self, schema: &Map<String, Value>, mut context: Context, object: bool) -> Type {
         context.keeps_unknown |= flag(schema, "x-kubernetes-preserve-unknown-fields");
-        if flag(schema, "x-kubernetes-embedded-resource") {
-            let mut schema = schema.clone();
-            schema.remove("x-kubernetes-embedded-resource");
-            embed_object(&mut schema);
-            return self.parse(&schema, context);
-        }
         let mut out = Type::default();
+        let targets = &mut out.targets;
         match schema.get("type").and_then(Value::as_str) {
-            Some("object") => out.map = Some(self.map(schema, context)),
-            Some("array") => out.list = Some(self.list(schema, context)),
+            Some("object") => out.map = Some(self.map(schema, context, object, targets)),
+            Some("array") => out.list = Some(self.list(schema, context, targets)),
             Some("integer" | "number") => out.scalar = Some(Scalar::Number),
             Some("boolean") => out.scalar = Some(Scalar::Boolean),
             Some("string") => {
@@ -165,21 +151,34 @@ impl<'t> Builder<'t> {
             }
             _ => {
                 out.scalar = Some(Scalar::Any);
-                out.list = Some(self.list(schema, context));
-                out.map = Some(self.map(schema, context));
+                out.list = Some(self.list(schema, context, targets));
+                out.map = Some(self.map(schema, context, object, targets));
             }
         }
+        out.targets.shrink_to_fit();
         out
     }
 
-    fn map(&mut self, schema: &Map<String, Value>, context: &Context) -> MapType {
+    fn map(
+        &mut self,
+        schema: &Map<String, Value>,
+        context: Context,
+        object: bool,
+        targets: &mut Vec<Target>,
+    ) -> MapType {
         let mut fields = BTreeMap::new();
         let required: Vec<&str> = strings(schema.get("required")).collect();
         if let Some(Value::Object(properties)) = schema.get("properties") {
             for (name, property) in properties {
                 let required = context.own && required.contains(&name.as_str());
-                let field = self.field(property, required, context);
+                let field = self.field(property, required, context, targets);
                 fields.insert(name.clone(), field);
+            }
+        }
+        if object {
+            for (name, property) in object_fields() {
+                let field = self.field(&property, false, context, targets);
+                fields.insert(name.to_owned(), field);
             }
         }
         let element = match schema.get("additionalProperties") {
@@ -188,16 +187,22 @@ impl<'t> Builder<'t> {
             Some(other) => Some(other),
         };
         MapType {
-            element: element.map(|schema| self.link(schema, context)),
+            element: element.map(|schema| self.link(schema, context, targets)),
             fields,
             atomic: map_type(schema).unwrap_or(false),
         }
     }
 
-    fn field(&mut self, property: &Value, required: bool, context: &Context) -> Field {
-        let link = self.link(property, context);
+    fn field(
+        &mut self,
+        property: &Value,
+        required: bool,
+        context: Context,
+        targets: &mut Vec<Target>,
+    ) -> Field {
+        let link = self.link(property, context, targets);
         let default = property.get("default").cloned();
-        let zero = || match self.types[link.id].scalar? {
+        let zero = || match self.scalar(&targets[link.target])? {
             Scalar::Number => Some(0.into()),
             Scalar::Text => Some("".into()),
             Scalar::Boolean => Some(false.into()),
@@ -212,13 +217,26 @@ impl<'t> Builder<'t> {
         }
     }
 
-    fn list(&mut self, schema: &Map<String, Value>, context: &Context) -> ListType {
+    fn scalar(&self, target: &Target) -> Option<Scalar> {
+        let core = match self.names {
+            Names::Found(_) => &self.core,
+            Names::Known(core) => core,
+        };
+        match target {
+            Target::Core(id) => core.types[*id].scalar,
+            Target::Unnamed(def) => def.scalar,
+        }
+    }
+
+    fn list(
+        &mut self,
+        schema: &Map<String, Value>,
+        context: Context,
+        targets: &mut Vec<Target>,
+    ) -> ListType {
         let element = match schema.get("items") {
-            Some(items) => self.link(items, context),
-            None => Link {
-                id: OPAQUE,
-                atomic: None,
-            },
+            Some(items) => self.link(items, context, targets),
+            None => link_to(Target::Core(OPAQUE), targets),
         };
         ListType {
             element,
@@ -227,20 +245,29 @@ impl<'t> Builder<'t> {
     }
 }
 
-fn any_of(element: TypeId, atomic: bool) -> Type {
-    let link = |id| Link { id, atomic: None };
+fn link_to(target: Target, targets: &mut Vec<Target>) -> Link {
+    targets.push(target);
+    Link {
+        target: targets.len() - 1,
+        atomic: None,
+    }
+}
+
+fn any_of(element: CoreId, atomic: bool) -> Type {
+    let mut targets = Vec::new();
     Type {
         name: String::new(),
         scalar: Some(Scalar::Any),
         list: Some(ListType {
-            element: link(OPAQUE),
+            element: link_to(Target::Core(OPAQUE), &mut targets),
             relation: Relation::Atomic,
         }),
         map: Some(MapType {
-            element: Some(link(element)),
+            element: Some(link_to(Target::Core(element), &mut targets)),
             atomic,
             ..MapType::default()
         }),
+        targets,
     }
 }
 

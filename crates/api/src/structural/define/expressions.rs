@@ -31,7 +31,7 @@ pub(super) fn form(schema: &Object, path: &str, errors: &mut Vec<FieldError>) {
         "FieldValueRequired",
     ];
     let lines = |text: &str| text.contains(['\n', '\r']);
-    let node = Node::compile(&Value::Object(schema.clone()));
+    let node = Node::of(schema);
     for (index, rule) in rules(schema) {
         let place = |key: &str| format!("{path}.{KEY}[{index}].{key}");
         let invalid = |key: &str, detail: &str| {

@@ -59,7 +59,7 @@ fn visit(schema: &Object, path: &str, around: &Around) -> Found {
     {
         expressions::form(schema, path, &mut found.schema);
         if found.schema.is_empty() && around.rules {
-            let node = Node::compile(&Value::Object(schema.clone()));
+            let node = Node::of(schema);
             let uncorrelatable = around.uncorrelatable.as_deref();
             expressions::compile(
                 schema,

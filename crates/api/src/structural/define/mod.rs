@@ -13,6 +13,7 @@ use super::{
     golang,
     node::{Node, flag, text},
 };
+use crate::shared::Shared;
 
 /// Where in a CRD a schema stands.
 #[derive(Clone, Debug)]
@@ -64,11 +65,11 @@ const ALLOWED_BESIDE_STATUS_SAID: &str = "only [Description Type Format Title Ma
     ExternalDocs Example XPreserveUnknownFields XValidations] fields are allowed at the root of the schema if the \
     status subresource is enabled";
 
-/// What is wrong with a schema.
-pub(super) fn check(schema: &Value, place: &Place) -> Vec<FieldError> {
+/// The schema compiled, or what is wrong with it.
+pub(super) fn check(schema: &Value, place: &Place) -> Result<Shared<Node>, Vec<FieldError>> {
     let path = place.path.as_str();
     let Value::Object(root) = schema else {
-        return vec![FieldError::required(path, "schemas are required")];
+        return Err(vec![FieldError::required(path, "schemas are required")]);
     };
     let mut errors = Vec::new();
     if place.status_subresource {
@@ -81,24 +82,26 @@ pub(super) fn check(schema: &Value, place: &Place) -> Vec<FieldError> {
             "nullable cannot be true at the root",
         ));
     }
+    // before anything looks at a pattern, so that each is compiled once: the nodes hold them
+    let node = Node::of(root);
     let unsupported = structure::unsupported(root);
     let mut sound = false;
     if unsupported.is_none() {
         let mut found = structure::check(root, path);
         if found.is_empty() {
-            // patterns and rules compile, as far as defaults need them
-            found = defaults::check(schema, &Node::compile(schema), path);
+            found = defaults::check(schema, &node, path);
         }
         sound = found.is_empty();
         errors.extend(found);
     }
     errors.extend(keywords::check(root, path, sound));
     match unsupported {
-        Some(problem) if errors.is_empty() => {
+        _ if !errors.is_empty() => Err(errors),
+        Some(problem) => {
             let shown = golang::quote("");
-            vec![FieldError::with_shown(path, shown, &problem)]
+            Err(vec![FieldError::with_shown(path, shown, &problem)])
         }
-        _ => errors,
+        None => Ok(node),
     }
 }
 

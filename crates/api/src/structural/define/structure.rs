@@ -6,7 +6,7 @@ use super::{listed, named, present, said, single};
 use crate::structural::{
     error::FieldError,
     node::{flag, text},
-    pattern,
+    pattern::Pattern,
 };
 
 type Object = Map<String, Value>;
@@ -232,7 +232,7 @@ fn validations(
         nested(not, false, &format!("{path}.not"), errors);
     }
     if let Some(source) = text(schema, "pattern")
-        && let Err(error) = pattern::compile(source)
+        && let Err(error) = Pattern::new(source).compiled()
     {
         let detail = format!("must be a valid regular expression, but isn't: {error}");
         errors.push(FieldError::invalid(
