@@ -89,9 +89,9 @@ pub(crate) struct Field {
     /// The name in JSON; none if the fields of the type stand in its place.
     pub(crate) name: Option<String>,
     pub(crate) go_name: String,
-    go_type: String,
+    pub(crate) go_type: String,
     /// `,omitempty`, `,omitzero`
-    flags: String,
+    pub(crate) flags: String,
     /// In protobuf, unless the field has no place there.
     pub(crate) number: Option<u32>,
 }

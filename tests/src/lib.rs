@@ -4,3 +4,4 @@ pub mod distill;
 pub mod go_types;
 pub mod objects;
 pub mod proto;
+pub mod template_types;

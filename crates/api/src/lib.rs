@@ -8,7 +8,6 @@ pub mod depth;
 pub mod kruise;
 pub mod patch;
 pub mod protobuf;
-pub mod quantity;
 pub mod schema;
 mod shared;
 pub mod sigs;

@@ -11,7 +11,9 @@ use serde_json::{Map, Value};
 use place::Place;
 use types::{Form, Instead, Struct, TypeId, Types};
 
-use crate::{patch::go::json_type, quantity::Quantity, structural::golang::Num};
+use quantity::Quantity;
+
+use crate::{patch::go::json_type, structural::golang::Num};
 
 /// Reads an object of one of Kubernetes' own kinds. Returns the paths of unknown fields, or why it cannot be read. The
 /// result has no nulls; [`write_nulls`] adds those that the server shows. A kind that is not known is left alone.

@@ -1,6 +1,6 @@
 //! Claims of storage, volumes, and classes of them.
 
-use api::quantity::Quantity;
+use quantity::Quantity;
 use serde_json::{Value, json};
 
 use super::access::{

@@ -1,6 +1,6 @@
 //! What is filled into a pod, or the template of one, that was left out.
 
-use api::quantity::Quantity;
+use quantity::Quantity;
 use serde_json::{Map, Value, json};
 
 use crate::kinds::access::{child_mut, fill, fill_int, fill_text, items_mut, made, made_in};

@@ -1,6 +1,6 @@
 //! How dear a pod is to its node: the class that follows from what its containers ask for.
 
-use api::quantity::Quantity;
+use quantity::Quantity;
 use serde_json::Value;
 
 use crate::kinds::access::{child, items};

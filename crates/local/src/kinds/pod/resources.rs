@@ -1,7 +1,7 @@
 //! What containers may ask for.
 
-use api::quantity::Quantity;
 use api::structural::names;
+use quantity::Quantity;
 use serde_json::Value;
 
 use crate::kinds::access::{entries, items, text};

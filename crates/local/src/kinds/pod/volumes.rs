@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use api::quantity::Quantity;
+use quantity::Quantity;
 use serde_json::Value;
 
 use super::containers::check_field_ref;

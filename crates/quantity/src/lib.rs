@@ -178,6 +178,11 @@ impl Quantity {
         }
     }
 
+    /// The amount alone: one text for all ways to write it.
+    pub fn exact(&self) -> String {
+        format!("{}e{}", self.digits, self.exponent)
+    }
+
     pub fn is_zero(&self) -> bool {
         self.digits == 0
     }
@@ -400,6 +405,7 @@ mod tests {
     fn quantities_are_compared_by_value() {
         let read = |text: &str| Quantity::parse(text).unwrap();
         assert_eq!(read("1Ki"), read("1024"));
+        assert_eq!(read("1Ki").exact(), read("1024000m").exact());
         assert!(read("999m") < read("1"));
         assert!(read("-1") < read("0"));
         assert!(read("1e30") > read("1Ei"));
