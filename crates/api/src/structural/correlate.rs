@@ -42,8 +42,11 @@ impl<'a> Pair<'a> {
     /// Whether nothing changed; the order of a keyed list does not matter. What no schema describes counts as changed.
     pub(super) fn unchanged(self) -> bool {
         let below = self.node.below;
-        if !below.unknown && (self.new == self.old || !below.keyed_lists) {
-            return self.new == self.old;
+        if !below.unknown {
+            let same = self.new == self.old;
+            if same || !below.keyed_lists {
+                return same;
+            }
         }
         match (self.new, self.old) {
             (Value::Array(new), Value::Array(old)) => match self.node.list {

@@ -5,9 +5,8 @@ use serde_json::Value;
 use super::node::{Additional, Node};
 
 /// Sets what is absent, or null and not allowed to be, to its default.
-/// Parts that are the same in `admitted` have theirs.
-pub(super) fn fill(node: &Node, value: &mut Value, admitted: Option<&Value>) {
-    if !node.below.defaults || admitted == Some(value) {
+pub(super) fn fill(node: &Node, value: &mut Value) {
+    if !node.below.defaults {
         return;
     }
     match value {
@@ -25,20 +24,16 @@ pub(super) fn fill(node: &Node, value: &mut Value, admitted: Option<&Value>) {
                 }
             }
             for (name, value) in fields {
-                let admitted = admitted.and_then(|admitted| admitted.get(name));
                 match (node.properties.get(name), &node.additional) {
-                    (Some(property), _) => fill(property, value, admitted),
-                    (None, Additional::Each(each)) => member(each, value, admitted),
+                    (Some(property), _) => fill(property, value),
+                    (None, Additional::Each(each)) => member(each, value),
                     (None, Additional::Unsaid | Additional::Any(_)) => {}
                 }
             }
         }
         Value::Array(items) => {
             if let Some(node) = &node.items {
-                for (index, item) in items.iter_mut().enumerate() {
-                    let admitted = admitted.and_then(|admitted| admitted.get(index));
-                    member(node, item, admitted);
-                }
+                items.iter_mut().for_each(|item| member(node, item));
             }
         }
         _ => {}
@@ -46,12 +41,12 @@ pub(super) fn fill(node: &Node, value: &mut Value, admitted: Option<&Value>) {
 }
 
 /// An entry or an item: there is nothing to add, only a null to replace.
-fn member(node: &Node, value: &mut Value, admitted: Option<&Value>) {
+fn member(node: &Node, value: &mut Value) {
     if value.is_null()
         && !node.nullable
         && let Some(default) = &node.default
     {
         *value = default.clone();
     }
-    fill(node, value, admitted);
+    fill(node, value);
 }

@@ -16,6 +16,7 @@ mod error;
 mod formats;
 pub(crate) mod golang;
 pub use golang::quote;
+mod kept;
 mod limits;
 mod lists;
 mod metadata;
@@ -32,6 +33,7 @@ use serde_json::Value;
 
 use check::Outcome;
 use correlate::Pair;
+use kept::Kept;
 use node::Node;
 use path::Path;
 use rules::{Ratchet, Walk};
@@ -95,14 +97,26 @@ impl Schema {
         object: &mut Value,
         admitted: Option<&Value>,
     ) -> Result<Vec<String>, FieldError> {
-        default::fill(&self.root, object, admitted);
+        let kept = match (&mut *object, admitted) {
+            (Value::Object(new), Some(Value::Object(old))) => Kept::take(new, old),
+            _ => Kept::default(),
+        };
+        let unknown = self.admit_whole(object);
+        if let Value::Object(object) = object {
+            kept.put_back(object);
+        }
+        unknown
+    }
+
+    fn admit_whole(&self, object: &mut Value) -> Result<Vec<String>, FieldError> {
+        self.default(object);
         let mut unknown = Vec::new();
         if let Some(metadata) = object.get_mut("metadata")
             && let Ok(names) = metadata::drop_unknown(metadata)
         {
             unknown.extend(names.into_iter().map(|name| format!("metadata.{name}")));
         }
-        unknown.extend(self.prune_change(object, admitted));
+        unknown.extend(self.prune(object));
         unknown.extend(embedded::coerce(&self.root, object)?);
         Ok(unknown)
     }
@@ -110,18 +124,14 @@ impl Schema {
     /// Drops fields that the schema does not have, and nulls where null is neither allowed nor replaced by a
     /// default. Returns the paths of the unknown fields, sorted. `apiVersion`, `kind` and `metadata` are kept.
     pub fn prune(&self, object: &mut Value) -> Vec<String> {
-        self.prune_change(object, None)
-    }
-
-    fn prune_change(&self, object: &mut Value, admitted: Option<&Value>) -> Vec<String> {
-        let dropped = prune::prune(&self.root, object, admitted);
-        prune::drop_nulls(&self.root, object, admitted);
+        let dropped = prune::prune(&self.root, object);
+        prune::drop_nulls(&self.root, object);
         dropped
     }
 
     /// Sets fields that are absent, or null where null is not allowed, to their defaults.
     pub fn default(&self, object: &mut Value) {
-        default::fill(&self.root, object, None);
+        default::fill(&self.root, object);
     }
 
     /// What is wrong with a new object.

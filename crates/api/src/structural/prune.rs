@@ -9,22 +9,19 @@ use super::{
 
 const META: &[&str] = &["apiVersion", "kind", "metadata"];
 
-/// Drops unknown fields, and returns their paths, sorted. Parts that are the same in `admitted` have none.
-pub(super) fn prune(root: &Node, object: &mut Value, admitted: Option<&Value>) -> Vec<String> {
+/// Drops unknown fields, and returns their paths, sorted.
+pub(super) fn prune(root: &Node, object: &mut Value) -> Vec<String> {
     let mut dropped = Vec::new();
     let mut pruner = Pruner {
         dropped: &mut dropped,
     };
-    pruner.value(object, admitted, Some(root), &Path::ROOT, true);
+    pruner.value(object, Some(root), &Path::ROOT, true);
     dropped.sort();
     dropped
 }
 
-/// Drops nulls that are neither allowed nor replaced by a default. Parts that are the same in `admitted` have none.
-pub(super) fn drop_nulls(node: &Node, value: &mut Value, admitted: Option<&Value>) {
-    if admitted == Some(value) {
-        return;
-    }
+/// Drops nulls that are neither allowed nor replaced by a default.
+pub(super) fn drop_nulls(node: &Node, value: &mut Value) {
     match value {
         Value::Object(fields) => {
             fields.retain(|name, value| {
@@ -34,20 +31,13 @@ pub(super) fn drop_nulls(node: &Node, value: &mut Value, admitted: Option<&Value
                 if value.is_null() && member.drops_null() {
                     return false;
                 }
-                drop_nulls(
-                    member,
-                    value,
-                    admitted.and_then(|admitted| admitted.get(name)),
-                );
+                drop_nulls(member, value);
                 true
             });
         }
         Value::Array(items) => {
             if let Some(node) = &node.items {
-                for (index, item) in items.iter_mut().enumerate() {
-                    let admitted = admitted.and_then(|admitted| admitted.get(index));
-                    drop_nulls(node, item, admitted);
-                }
+                items.iter_mut().for_each(|item| drop_nulls(node, item));
             }
         }
         _ => {}
@@ -59,17 +49,7 @@ struct Pruner<'a> {
 }
 
 impl Pruner<'_> {
-    fn value(
-        &mut self,
-        value: &mut Value,
-        admitted: Option<&Value>,
-        node: Option<&Node>,
-        path: &Path<'_>,
-        root: bool,
-    ) {
-        if admitted == Some(value) {
-            return;
-        }
+    fn value(&mut self, value: &mut Value, node: Option<&Node>, path: &Path<'_>, root: bool) {
         match value {
             Value::Object(fields) => match node {
                 None => {
@@ -77,7 +57,7 @@ impl Pruner<'_> {
                         self.dropped.push(path.field(name).dotted());
                     }
                 }
-                Some(node) => self.fields(fields, admitted, node, path, root),
+                Some(node) => self.fields(fields, node, path, root),
             },
             Value::Array(items) => {
                 let of_items = node.and_then(|node| node.items.as_deref());
@@ -86,10 +66,7 @@ impl Pruner<'_> {
                     match (keeps, of_items) {
                         (true, None) => {}
                         (true, Some(of_items)) => self.kept(item, of_items, &path.index(index)),
-                        (false, of_items) => {
-                            let admitted = admitted.and_then(|admitted| admitted.get(index));
-                            self.value(item, admitted, of_items, &path.index(index), false);
-                        }
+                        (false, of_items) => self.value(item, of_items, &path.index(index), false),
                     }
                 }
             }
@@ -119,11 +96,9 @@ impl Pruner<'_> {
             }
             let place = path.field(name);
             match (node.properties.get(name), &node.additional) {
-                (Some(property), _) => self.value(value, None, Some(property), &place, false),
-                (None, Additional::Each(each)) => {
-                    self.value(value, None, Some(each), &place, false)
-                }
-                (None, Additional::Any(_)) => self.value(value, None, None, &place, false),
+                (Some(property), _) => self.value(value, Some(property), &place, false),
+                (None, Additional::Each(each)) => self.value(value, Some(each), &place, false),
+                (None, Additional::Any(_)) => self.value(value, None, &place, false),
                 (None, Additional::Unsaid) => {}
             }
         }
@@ -132,7 +107,6 @@ impl Pruner<'_> {
     fn fields(
         &mut self,
         fields: &mut Map<String, Value>,
-        admitted: Option<&Value>,
         node: &Node,
         path: &Path<'_>,
         root: bool,
@@ -147,13 +121,10 @@ impl Pruner<'_> {
                 return true;
             }
             let place = path.field(name);
-            let admitted = admitted.and_then(|admitted| admitted.get(name));
             match (node.properties.get(name), &node.additional) {
-                (Some(property), _) => self.value(value, admitted, Some(property), &place, false),
-                (None, Additional::Each(each)) => {
-                    self.value(value, admitted, Some(each), &place, false)
-                }
-                (None, Additional::Any(_)) => self.value(value, admitted, None, &place, false),
+                (Some(property), _) => self.value(value, Some(property), &place, false),
+                (None, Additional::Each(each)) => self.value(value, Some(each), &place, false),
+                (None, Additional::Any(_)) => self.value(value, None, &place, false),
                 (None, Additional::Unsaid) => {
                     self.dropped.push(place.dotted());
                     return false;
@@ -170,6 +141,6 @@ pub(super) fn prune_default(node: &Node, default: &mut Value) -> Vec<String> {
     let mut pruner = Pruner {
         dropped: &mut dropped,
     };
-    pruner.value(default, None, Some(node), &Path::ROOT, false);
+    pruner.value(default, Some(node), &Path::ROOT, false);
     dropped
 }

@@ -163,10 +163,12 @@ pub(super) fn same(one: &Value, other: &Value) -> bool {
             one.len() == other.len() && one.iter().zip(other).all(|(one, other)| same(one, other))
         }
         (Value::Object(one), Value::Object(other)) => {
+            // both are sorted by name
             one.len() == other.len()
                 && one
                     .iter()
-                    .all(|(name, value)| other.get(name).is_some_and(|other| same(value, other)))
+                    .zip(other)
+                    .all(|(one, other)| one.0 == other.0 && same(one.1, other.1))
         }
         _ => one == other,
     }
