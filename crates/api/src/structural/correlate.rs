@@ -41,6 +41,13 @@ impl<'a> Pair<'a> {
 
     /// Whether nothing changed; the order of a keyed list does not matter. What no schema describes counts as changed.
     pub(super) fn unchanged(self) -> bool {
+        let undescribed = |new: &Map<String, Value>| {
+            let described = |name: &String| self.node.member(name).is_some();
+            !new.keys().all(described)
+        };
+        if self.new.as_object().is_some_and(undescribed) {
+            return false;
+        }
         let below = self.node.below;
         if !below.unknown {
             let same = self.new == self.old;

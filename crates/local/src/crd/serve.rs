@@ -101,6 +101,7 @@ fn custom(definition: &Value, version: &Value, index: usize) -> Result<Custom, V
             Conversion::None
         },
         since: 0,
+        id: Custom::new_id(),
     })
 }
 

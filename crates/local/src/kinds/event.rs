@@ -209,7 +209,9 @@ fn check_changes(new: &Value, old: &Value, errors: &mut Errors) {
     }
     for (shown, field) in FIXED {
         let (new, old) = (either(new, field, shown), either(old, field, shown));
-        if new == old {
+        // one group writes what the other leaves out when it is empty
+        let is_set = |value: Option<&Value>| value.is_some_and(|value| *value != "");
+        if new == old || !(is_set(new) || is_set(old)) {
             continue;
         }
         let (path, value) = (Path::new(shown), new.unwrap_or(&Value::Null));

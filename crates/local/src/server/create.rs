@@ -55,6 +55,7 @@ impl Server {
                 .to_owned();
             resource.prepare_create(&mut object);
             resource.admit_create(&mut object, self)?;
+            metadata::show_long_names(&mut object, &owners);
             let errors = errors_of(resource, &object);
             if !errors.is_empty() {
                 return Err(resource.invalid(&name, &errors));
@@ -66,6 +67,7 @@ impl Server {
                 return self.tried(target, object, &owners, &name);
             }
             let encoded = self.encoded(resource, &object, &owners)?;
+            let encoded = encoded.marked(resource.mark());
             let is_exact = encoded.is_exact;
             match self.insert(target, encoded, &name).await {
                 Ok(entry) => {

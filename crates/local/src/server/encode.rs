@@ -38,6 +38,7 @@ pub(super) struct Encoded {
     tail: Vec<u8>,
     /// Who reads it finds the very object it was made of: fractions may be read as whole numbers.
     pub(super) is_exact: bool,
+    mark: u64,
 }
 
 impl Encoded {
@@ -73,7 +74,13 @@ impl Encoded {
             owners,
             tail: tail.out,
             is_exact: !tail.wrote_fraction,
+            mark: 0,
         }
+    }
+
+    /// With a note about who wrote it; see [`store::Value::marked`].
+    pub(super) fn marked(self, mark: u64) -> Self {
+        Self { mark, ..self }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -90,7 +97,7 @@ impl Encoded {
         rest.extend_from_slice(revision.as_bytes());
         rest.push(b'"');
         rest.extend_from_slice(&self.tail);
-        store::Value::in_pieces(rest.into(), at, self.owners)
+        store::Value::in_pieces(rest.into(), at, self.owners).marked(self.mark)
     }
 }
 
@@ -145,7 +152,7 @@ pub(crate) fn split(stored: &[u8]) -> store::Value {
 fn encoded_again(stored: &[u8]) -> Option<store::Value> {
     find(stored, b"\"managedFields\":")?;
     let mut object: Value = serde_json::from_slice(stored).ok()?;
-    let owners = Managed::take(&mut object).ok()?;
+    let owners = Managed::take(&mut object).unwrap_or_default();
     let version = object["metadata"]["resourceVersion"].as_str()?;
     Some(Encoded::new(&object, &owners).at(version.parse().ok()?))
 }

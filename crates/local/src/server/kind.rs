@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use super::encode;
 use super::events;
 use super::registry::Registry;
-use super::resource::{Conversion, Origin, Resource};
+use super::resource::{Conversion, Custom, Origin, Resource};
 use crate::kinds::{NameRule, Others, Part, Rules};
 use crate::status::Failure;
 use crate::store::Entry;
@@ -43,6 +43,16 @@ impl Resource {
         object: &mut Value,
         admitted: Option<&Value>,
     ) -> Result<Vec<String>, Failure> {
+        // an empty list would be dropped, but here it asks for something
+        let forgets_owners = object["metadata"]["managedFields"] == Value::Array(Vec::new());
+        let unknown = self.decode(object, admitted)?;
+        if forgets_owners {
+            object["metadata"]["managedFields"] = Value::Array(Vec::new());
+        }
+        Ok(unknown)
+    }
+
+    fn decode(&self, object: &mut Value, admitted: Option<&Value>) -> Result<Vec<String>, Failure> {
         let undecodable = |problem: &str| {
             let message = undecodable_message(&self.kind, &self.version, problem);
             Failure::bad_request(message)
@@ -208,10 +218,20 @@ impl Resource {
         }
     }
 
-    /// Whether the object was written in this version and under its schema of today.
-    pub fn is_of_today(&self, entry: &Entry) -> bool {
-        let since = self.custom().map_or(0, |custom| custom.since);
-        self.is_stored_version() && entry.revision > since
+    /// What marks values as written by clients in this version, under its schema of today. Other versions than the stored
+    /// one mark nothing.
+    pub(super) fn mark(&self) -> u64 {
+        match self.custom() {
+            _ if !self.is_stored_version() => 0,
+            Some(custom) => custom.id,
+            None => Custom::NO_ID,
+        }
+    }
+
+    /// Whether the object was written, since the process started, in this version and under its schema of today.
+    pub(super) fn is_of_today(&self, entry: &Entry) -> bool {
+        let mark = entry.value.mark();
+        mark != 0 && mark == self.mark()
     }
 
     /// Whether stored bytes are what this version shows, but for their head.
@@ -226,7 +246,13 @@ impl Resource {
                         .rest()
                         .starts_with(self.stored_head().as_bytes())
             }
-            None => self.is_stored_version(),
+            None => {
+                self.is_stored_version()
+                    && entry
+                        .value
+                        .rest()
+                        .starts_with(self.stored_head().as_bytes())
+            }
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod owners;
 
+use api::patch::apply::Managed;
 use api::structural::{FieldError, names};
 use serde_json::{Map, Value, json};
 
@@ -136,6 +137,16 @@ pub(crate) fn carry_over(new: &mut Value, old: &Value) {
         if let (None, Some(value)) = (metadata.get(name), old.get(name)) {
             metadata.insert(name.to_owned(), value.clone());
         }
+    }
+}
+
+/// Shows the owners to validation if one of them has a name that is too long: all else about them is right.
+pub(crate) fn show_long_names(object: &mut Value, owners: &Managed) {
+    let too_long = |(manager, subresource): (&str, &str)| {
+        manager.len() > LONGEST_MANAGER || subresource.len() > LONGEST_SUBRESOURCE
+    };
+    if owners.names().any(too_long) {
+        owners.put(object);
     }
 }
 

@@ -137,9 +137,8 @@ impl Server {
 /// Whether a JSON patch reads or writes `metadata.managedFields`.
 fn may_touch_owners(patch: &Value) -> bool {
     let operations = patch.as_array().into_iter().flatten();
-    let mut pointers = operations.flat_map(|operation| [&operation["path"], &operation["from"]]);
-    pointers.any(|pointer| {
-        let pointer = pointer.as_str().unwrap_or_default();
+    let pointers = operations.flat_map(|operation| [&operation["path"], &operation["from"]]);
+    pointers.filter_map(Value::as_str).any(|pointer| {
         let owners = "/metadata/managedFields";
         owners.starts_with(pointer) || pointer.starts_with(owners)
     })

@@ -34,7 +34,7 @@ impl Objects {
 }
 
 impl Recent {
-    /// Takes the object out: the state that is written over is not asked for again.
+    /// Takes the object out: it is about to be written over. If it is not after all, it is read again the next time.
     pub(super) fn take(&self, revision: u64) -> Option<Value> {
         let mut objects = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut all = objects.objects.iter();

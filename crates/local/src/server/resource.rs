@@ -1,6 +1,7 @@
 //! What the API serves: one version of one resource, built in or defined by a CRD.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use api::patch::types;
 use api::structural;
@@ -70,6 +71,18 @@ pub struct Custom {
     pub conversion: Conversion,
     /// Objects written up to this revision may not fit the schema: it came later.
     pub since: u64,
+    /// Of this schema, whatever was or will be served under the same name.
+    pub id: u64,
+}
+
+impl Custom {
+    /// What stands for the schemas of built-in kinds, which never change.
+    pub const NO_ID: u64 = 1;
+
+    pub fn new_id() -> u64 {
+        static LAST: AtomicU64 = AtomicU64::new(Custom::NO_ID);
+        LAST.fetch_add(1, Ordering::Relaxed) + 1
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

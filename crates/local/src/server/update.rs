@@ -40,7 +40,7 @@ impl Old<'_> {
         apply::Live {
             object: self.object,
             owners: self.owners,
-            fits: self.is_of_today,
+            fits: self.is_of_today && !self.owners.is_empty(),
         }
     }
 }
@@ -85,6 +85,10 @@ impl Server {
                 is_of_today: resource.is_of_today(&entry),
             };
             let edited = edit(&old)?;
+            let mark = match edited.by {
+                By::Client | By::Apply(_) => resource.mark(),
+                By::Server => 0,
+            };
             has_version(target, &edited.object, &entry)?;
             let (mut new, now_owned) = self.settled(target, part, caller, &old, edited)?;
             let ends = resource.deleted_by_update(&new, old.object);
@@ -102,7 +106,7 @@ impl Server {
             let written = match ends {
                 true => self.remove(&entry).await.map(|_| None),
                 false => {
-                    let encoded = self.encoded(resource, &new, &now_owned)?;
+                    let encoded = self.encoded(resource, &new, &now_owned)?.marked(mark);
                     let is_exact = encoded.is_exact;
                     let written = self.put_encoded(&entry, encoded).await;
                     written.map(|entry| Some((entry, is_exact)))
@@ -168,18 +172,20 @@ impl Server {
             object: mut new,
             by,
         } = edited;
-        if matches!(by, By::Server) {
-            return Ok((new, before.owners.clone()));
-        }
-        let now = self.now();
         let old = before.object;
+        let owners = match by {
+            By::Server => return Ok((new, before.owners.clone())),
+            By::Apply(owners) => Some(owners),
+            By::Client => None,
+        };
+        let now = self.now();
         metadata::carry_over(&mut new, old);
         if let Some(warning) = metadata::keep_owners_once(&mut new, caller.patches) {
             caller.warn(&warning);
         }
-        let owners = match by {
-            By::Apply(owners) => owners,
-            By::Client | By::Server => {
+        let owners = match owners {
+            Some(owners) => owners,
+            None => {
                 let registry = self.registry();
                 let kind = Owned::new(resource, &registry, part);
                 let writer = caller.writer(resource, part, &now);
@@ -187,6 +193,7 @@ impl Server {
             }
         };
         resource.prepare_update(&mut new, old, part);
+        metadata::show_long_names(&mut new, &owners);
         let mut errors = metadata::validate_update(&new, old, resource);
         let verdict = resource.validate_update(&new, old, part);
         errors.extend(verdict.errors);

@@ -62,7 +62,7 @@ pub struct Options {
     pub location: Location,
     /// How many events of each resource are kept for watches.
     pub history: usize,
-    /// How many bytes these events may hold, but for what is shared; the newest event is kept even if it alone is larger.
+    /// How many bytes these events may hold; the newest event is kept even if it alone is larger.
     pub history_bytes: usize,
     /// Makes a value of bytes on disk.
     pub read: Read,

@@ -14,7 +14,7 @@ pub struct Entry {
     pub key: Key,
     /// The write that made this state.
     pub revision: u64,
-    /// The object, exactly as the writer built it.
+    /// The object as its writer built it.
     pub value: Value,
     /// The revision of the write that created the object: its row in the database. An object deleted and made
     /// again is another row.

@@ -16,6 +16,7 @@ pub struct Value {
     /// Where in the rest the pieces belong.
     at: usize,
     pieces: Pieces,
+    mark: u64,
 }
 
 /// Text in pieces; the long ones come from [`shared`].
@@ -30,6 +31,7 @@ impl Value {
             rest: bytes,
             at: 0,
             pieces: Arc::clone(&NONE),
+            mark: 0,
         }
     }
 
@@ -37,8 +39,22 @@ impl Value {
     pub fn in_pieces(rest: Bytes, at: usize, pieces: Pieces) -> Value {
         match pieces.is_empty() {
             true => Value::whole(rest),
-            false => Value { rest, at, pieces },
+            false => Value {
+                rest,
+                at,
+                pieces,
+                mark: 0,
+            },
         }
+    }
+
+    /// With a note of the writer's, which is in memory only: what was read from disk has 0.
+    pub fn marked(self, mark: u64) -> Value {
+        Value { mark, ..self }
+    }
+
+    pub fn mark(&self) -> u64 {
+        self.mark
     }
 
     /// Everything but the pieces.
@@ -59,6 +75,14 @@ impl Value {
         self.len() == 0
     }
 
+    /// How many bytes it takes beside another that it shares pieces with.
+    pub(super) fn len_beside(&self, other: Option<&Value>) -> usize {
+        let others = other.map_or(&[][..], |other| &other.pieces);
+        let is_own = |piece: &&Arc<str>| !others.iter().any(|other| Arc::ptr_eq(piece, other));
+        let own = self.pieces.iter().filter(is_own);
+        self.rest.len() + own.map(|piece| piece.len()).sum::<usize>()
+    }
+
     pub fn bytes(&self) -> Bytes {
         if self.pieces.is_empty() {
             return self.rest.clone();
@@ -68,8 +92,9 @@ impl Value {
         out.into()
     }
 
-    /// Adds the bytes after the first `skipped` of the rest, which must come before the pieces.
+    /// Adds the bytes after the first `skipped`, which must come before the pieces.
     pub fn write(&self, skipped: usize, out: &mut Vec<u8>) {
+        debug_assert!(self.pieces.is_empty() || skipped <= self.at);
         let at = self.at.max(skipped);
         out.extend_from_slice(&self.rest[skipped..at]);
         for piece in &*self.pieces {
@@ -92,7 +117,7 @@ impl fmt::Debug for Value {
     }
 }
 
-/// The text, held once however often it is asked for, as long as anybody holds it.
+/// The text, held once however often it is asked for.
 pub fn shared(text: &str) -> Arc<str> {
     TEXTS
         .lock()
@@ -106,9 +131,15 @@ static TEXTS: LazyLock<Mutex<Texts>> = LazyLock::new(Mutex::default);
 struct Texts {
     by_hash: HashMap<u64, Vec<Weak<str>>>,
     hasher: RandomState,
-    /// How many there may be before those that nobody holds are taken out.
-    limit: usize,
+    /// The bytes of those that were held when the others were last taken out.
+    held: usize,
+    /// The bytes that came since then.
+    added: usize,
 }
+
+/// How many bytes may come, beyond twice those that are held, before those that nobody holds are taken out: a text is
+/// freed with the last reference to it, and this table's is one.
+const SLACK: usize = 1 << 20;
 
 impl Texts {
     fn get(&mut self, text: &str) -> Arc<str> {
@@ -120,14 +151,26 @@ impl Texts {
         }
         let new: Arc<str> = text.into();
         known.push(Arc::downgrade(&new));
-        if self.by_hash.len() > self.limit {
-            self.by_hash.retain(|_, texts| {
-                texts.retain(|text| text.strong_count() > 0);
-                !texts.is_empty()
-            });
-            self.limit = 2 * self.by_hash.len() + 64;
+        self.added += text.len();
+        if self.added > self.held + SLACK {
+            self.sweep();
         }
         new
+    }
+
+    fn sweep(&mut self) {
+        let mut held = 0;
+        self.by_hash.retain(|_, texts| {
+            texts.retain(|text| match text.upgrade() {
+                Some(text) => {
+                    held += text.len();
+                    true
+                }
+                None => false,
+            });
+            !texts.is_empty()
+        });
+        (self.held, self.added) = (held, 0);
     }
 }
 
@@ -146,6 +189,9 @@ mod tests {
         let mut out = Vec::new();
         value.write(2, &mut out);
         assert_eq!(out, b"2<b><c>d");
+        let shares = Value::in_pieces("ad".into(), 1, [Arc::clone(&value.pieces[0])].into());
+        assert_eq!(shares.len_beside(None), 5);
+        assert_eq!(shares.len_beside(Some(&value)), 2);
     }
 
     #[test]
@@ -154,7 +200,7 @@ mod tests {
         let first = texts.get("long");
         assert!(Arc::ptr_eq(&first, &texts.get("long")));
         for number in 0..1000 {
-            texts.get(&number.to_string());
+            texts.get(&format!("{number:0>10000}"));
         }
         assert!(texts.by_hash.len() < 200, "{}", texts.by_hash.len());
         assert!(Arc::ptr_eq(&first, &texts.get("long")));

@@ -157,7 +157,7 @@ impl History {
 
 impl Ring {
     fn push(&mut self, event: Event, limits: Limits) {
-        self.bytes += event.entry.value.rest().len();
+        self.bytes += size(&event);
         self.events.push_back(event);
         // the newest stays, however large: else no watch could ever see it
         while self.events.len() > 1
@@ -166,10 +166,16 @@ impl Ring {
             let Some(dropped) = self.events.pop_front() else {
                 break;
             };
-            self.bytes -= dropped.entry.value.rest().len();
+            self.bytes -= size(&dropped);
             self.oldest = dropped.entry.revision;
         }
     }
+}
+
+/// What an event adds to those before it.
+fn size(event: &Event) -> usize {
+    let previous = event.previous.as_ref().map(|previous| &previous.value);
+    event.entry.value.len_beside(previous)
 }
 
 /// The events of one scope, in the order of their revisions, without gap and without repetition.

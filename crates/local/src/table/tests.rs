@@ -51,6 +51,7 @@ fn custom(columns: Vec<Column>) -> Resource {
         warning: None,
         conversion: Conversion::None,
         since: 0,
+        id: Custom::new_id(),
     };
     Resource {
         origin: Origin::Custom(Arc::new(custom)),

@@ -269,6 +269,12 @@ impl Managed {
         }
     }
 
+    /// The managers and the subresources they wrote through.
+    pub fn names(&self) -> impl Iterator<Item = (&str, &str)> {
+        let names = self.entries.keys();
+        names.map(|id| (id.manager.as_str(), id.subresource.as_str()))
+    }
+
     /// Whether the same fields have the same owners, whenever these wrote last.
     pub fn is_same_but_times(&self, other: &Self) -> bool {
         let same = |((one_id, one), (other_id, other)): ((_, &Owned), (_, &Owned))| {

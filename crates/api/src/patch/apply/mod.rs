@@ -153,18 +153,18 @@ pub fn track(
     writer: Writer<'_>,
 ) -> Managed {
     let owners = Owners { kind, writer };
-    let managed = claimed(&owners, live, take_managed_fields(new));
+    let (managed, of_today) = claimed(live, take_managed_fields(new), writer.subresource);
     // nothing was known of the owners before, so nothing can be said about them now
     if managed.is_empty() && live.is_some() {
         return managed;
     }
+    let managed = match of_today {
+        true => managed,
+        false => owners.reconciled(managed),
+    };
     let empty = kind.empty(writer.api_version, writer.kind);
-    let live = live.unwrap_or(Live {
-        object: &empty,
-        owners: &managed,
-        fits: false,
-    });
-    let tracked = owners.update(live, new, managed.clone(), writer.manager);
+    let (object, fits) = live.map_or((&empty, false), |live| (live.object, live.fits));
+    let tracked = owners.update(object, fits, new, managed, writer.manager);
     // an object that does not fit its schema is stored without owners
     tracked.map(cap_updaters).unwrap_or_default()
 }
@@ -175,21 +175,21 @@ fn take_managed_fields(object: &mut Value) -> Value {
     taken.unwrap_or_default()
 }
 
-/// The owners that a write starts from: those in the object it sends, if there are any.
-fn claimed(owners: &Owners<'_, impl Kind>, live: Option<Live<'_>>, sent: Value) -> Managed {
+/// The owners that a write starts from: those in the object it sends, if there are any. And whether they are as the
+/// schema of today has them.
+fn claimed(live: Option<Live<'_>>, sent: Value, subresource: &str) -> (Managed, bool) {
     let of_live = || match live {
-        Some(live) if live.fits => live.owners.clone(),
-        Some(live) => owners.reconciled(live.owners.clone()),
-        None => Managed::default(),
+        Some(live) => (live.owners.clone(), live.fits),
+        None => (Managed::default(), true),
     };
-    if !owners.writer.subresource.is_empty() {
+    if !subresource.is_empty() {
         return of_live();
     }
     if asks_for_reset(&sent) {
-        return Managed::default();
+        return (Managed::default(), true);
     }
     match Managed::of(&sent) {
-        Ok(managed) if !managed.is_empty() => owners.reconciled(managed),
+        Ok(managed) if !managed.is_empty() => (managed, false),
         _ => of_live(),
     }
 }
@@ -264,7 +264,13 @@ pub fn apply(
     let managed = match live.owners.is_empty() {
         // what was there before anybody applied gets an owner, so that the first apply can conflict
         true => owners
-            .update(nothing, live.object, nobody.clone(), "before-first-apply")
+            .update(
+                &empty,
+                false,
+                live.object,
+                nobody.clone(),
+                "before-first-apply",
+            )
             .map_err(|error| {
                 PatchError::Internal(format!(
                     "failed to create manager for existing fields: {error}"

@@ -5,7 +5,7 @@ use std::{borrow::Cow, collections::BTreeMap, sync::LazyLock};
 use serde_json::Value;
 
 use super::{
-    Comparison, Conflicts, FieldSet, Fields, Kind, Live, Managed, ManagerId, Owned, Writer,
+    Comparison, Conflicts, FieldSet, Fields, Kind, Managed, ManagerId, Owned, Writer,
     group_version_kind,
     merging::merge,
     path::same,
@@ -49,14 +49,15 @@ impl<K: Kind> Owners<'_, K> {
     /// The owners after `live` has become `new` by an update of the given manager.
     pub(super) fn update(
         &self,
-        live: Live<'_>,
+        live: &Value,
+        live_fits: bool,
         new: &Value,
         managed: Managed,
         manager: &str,
     ) -> Result<Managed, Failure> {
         let version = self.writer.api_version;
         let schema = self.schema(version)?;
-        let known_to_fit = live.fits.then_some(live.object);
+        let known_to_fit = live_fits.then_some(live);
         let fits = |object: &Value, name: &str| {
             let problems = validate(schema, object, true, known_to_fit);
             match problems.is_empty() {
@@ -69,12 +70,12 @@ impl<K: Kind> Owners<'_, K> {
             }
         };
         fits(new, "new")?;
-        if !live.fits {
-            fits(live.object, "live")?;
+        if !live_fits {
+            fits(live, "live")?;
         }
         let id = ManagerId::updater(manager, version, self.writer.subresource);
         let (mut managed, changes) = self
-            .settle(live.object, new, managed, By::Update(&id), true)
+            .settle(live, new, managed, By::Update(&id), true)
             .map_err(|error| error.to_string())?;
         let taken = changes.changed().difference(&NEVER_OWNED);
         if !taken.is_empty() {

@@ -270,6 +270,9 @@ impl FieldSet {
     fn decode_level(fields: &Value) -> Result<(Self, bool), BadPathElement> {
         let mut set = Self::default();
         let mut is_member = false;
+        if !fields.is_object() && !fields.is_null() {
+            return Err(BadPathElement(fields.to_string()));
+        }
         for (key, below) in fields.as_object().into_iter().flatten() {
             if key == "." {
                 is_member = true;
