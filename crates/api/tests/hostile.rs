@@ -2,11 +2,14 @@
 
 use proptest::prelude::{ProptestConfig, any, prop_oneof, proptest};
 use proptest::strategy::{Just, Strategy};
+use serde_json::{Value, json};
 
 #[path = "../../../fuzz/drive/cel.rs"]
 mod cel;
 #[path = "../../../fuzz/drive/patches.rs"]
 mod patches;
+#[path = "../../../fuzz/drive/seeds.rs"]
+mod seeds;
 
 const WORDS: &[&str] = &[
     "self",
@@ -71,6 +74,43 @@ fn text() -> impl Strategy<Value = Vec<u8>> {
         1 => any::<u8>().prop_map(|byte| vec![byte]),
     ];
     proptest::collection::vec(word, 0..14).prop_map(|words| words.concat())
+}
+
+#[test]
+fn no_seed_panics() {
+    seeds::drive_all("cel", cel::drive);
+    seeds::drive_all("patches", patches::drive);
+}
+
+/// Whoever compares each element with each other sits here for minutes.
+#[test]
+fn long_lists_take_no_longer_than_they_are() {
+    let containers = |names: &mut dyn Iterator<Item = u32>| -> Value {
+        names
+            .map(|name| json!({"name": name.to_string()}))
+            .collect()
+    };
+    let numbers = || (0..30_000).map(|number| number.to_string());
+    let patch = json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"finalizers": numbers().collect::<Vec<_>>()},
+        "spec": {
+            "$setElementOrder/containers": containers(&mut (0..30_000)),
+            "containers": containers(&mut (0..30_000)),
+            "$deleteFromPrimitiveList/finalizers": numbers().collect::<Vec<_>>(),
+        },
+    });
+    let live = json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"finalizers": numbers().rev().collect::<Vec<_>>()},
+        "spec": {"containers": containers(&mut (10_000..40_000).rev())},
+    });
+    for kind in 2..6 {
+        let input = format!("{}{patch}\0{live}", char::from(kind));
+        patches::drive(input.as_bytes());
+    }
 }
 
 proptest! {

@@ -2,9 +2,12 @@
 
 use proptest::prelude::{ProptestConfig, any, prop_oneof, proptest};
 use proptest::strategy::Strategy;
+use serde_json::{Value, json};
 
 #[path = "../../../fuzz/drive/bodies.rs"]
 mod bodies;
+#[path = "../../../fuzz/drive/seeds.rs"]
+mod seeds;
 #[path = "../../../fuzz/drive/selectors.rs"]
 mod selectors;
 #[path = "../../../fuzz/drive/table_paths.rs"]
@@ -78,6 +81,29 @@ fn of(words: &'static [&'static str]) -> impl Strategy<Value = Vec<u8>> {
         1 => any::<u8>().prop_map(|byte| vec![byte]),
     ];
     proptest::collection::vec(word, 0..16).prop_map(|words| words.concat())
+}
+
+#[test]
+fn no_seed_panics() {
+    seeds::drive_all("bodies", bodies::drive);
+    seeds::drive_all("selectors", selectors::drive);
+    seeds::drive_all("table_paths", table_paths::drive);
+}
+
+/// Whoever compares each with each other, or shows all for each, sits here for minutes.
+#[test]
+fn many_owners_and_fields_take_no_longer_than_they_are() {
+    let owners: Vec<Value> = (0..10_000)
+        .map(|number| {
+            let uid = number.to_string();
+            json!({"apiVersion": "v1", "kind": "Pod", "name": "a", "uid": uid, "controller": true})
+        })
+        .collect();
+    let mut object = json!({"metadata": {"name": "b", "ownerReferences": owners}});
+    for number in 0..50_000 {
+        object[format!("unknown{number}")] = json!(number);
+    }
+    bodies::drive(format!("\0{object}").as_bytes());
 }
 
 proptest! {

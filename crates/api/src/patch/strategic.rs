@@ -3,6 +3,8 @@
 
 mod lists;
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value};
 
 use crate::patch::{
@@ -109,7 +111,8 @@ fn retain_keys(original: &mut Object, patch: &mut Object) -> Result<(), PatchErr
     };
     let malformed = || bad_request("invalid patch format of retainKeys");
     let kept = directive.as_array().ok_or_else(malformed)?;
-    let keeps = |key: &str| kept.iter().any(|one| one.as_str() == Some(key));
+    let kept: HashSet<&str> = kept.iter().filter_map(Value::as_str).collect();
+    let keeps = |key: &str| kept.contains(key);
     let is_directive =
         |key: &str| key.starts_with(DELETE_FROM_LIST) || key.starts_with(SET_ELEMENT_ORDER);
     let stray = patch

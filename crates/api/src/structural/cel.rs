@@ -18,7 +18,7 @@ use kube_cel::{
 use regex::Regex;
 use serde_json::Value;
 
-use super::{cel_values::of, formats, node::Node, pattern};
+use super::{cel_bounds, cel_depth, cel_values::of, formats, node::Node, pattern};
 
 /// The types that a rule may name.
 pub(super) const TYPES: &[&str] = &[
@@ -42,6 +42,7 @@ static FUNCTIONS: LazyLock<Context<'static>> = LazyLock::new(|| {
     context.add_function("matches", matches);
     context.add_function("duration", duration);
     context.add_function("timestamp", timestamp);
+    cel_bounds::add_functions(&mut context);
     for name in TYPES {
         context.add_variable_from_value(*name, *name);
     }
@@ -149,6 +150,7 @@ impl Reads {
 
 impl Expression {
     pub(super) fn parse(source: &str) -> Result<Self, String> {
+        cel_depth::check(source)?;
         let mut expression = Parser::default()
             .enable_optional_syntax(true)
             .parse(source)
@@ -160,6 +162,7 @@ impl Expression {
                     .collect();
                 lines.join("\n")
             })?;
+        cel_bounds::bound(&mut expression, source)?;
         index_optionals(&mut expression);
         let mut of_self = Reads::default();
         let mut of_old = Reads::default();
@@ -229,7 +232,7 @@ pub(super) enum Old<'a> {
 }
 
 /// An error with the line it is in, and a mark below the place.
-fn pointed(source: &str, position: (isize, isize), message: &str) -> String {
+pub(super) fn pointed(source: &str, position: (isize, isize), message: &str) -> String {
     let (line, column) = position;
     let index = usize::try_from(line - 1).unwrap_or_default();
     let text = source.lines().nth(index).unwrap_or_default();
@@ -239,38 +242,14 @@ fn pointed(source: &str, position: (isize, isize), message: &str) -> String {
 
 /// Makes `a.?b` an `a[?'b']`: the interpreter takes the former for an error when there is no such field.
 fn index_optionals(expression: &mut IdedExpr) {
-    match &mut expression.expr {
-        Expr::Call(call) => {
-            if call.func_name == operators::OPT_SELECT {
-                operators::OPT_INDEX.clone_into(&mut call.func_name);
-            }
-            call.target
-                .as_deref_mut()
-                .into_iter()
-                .chain(&mut call.args)
-                .for_each(index_optionals);
-        }
-        Expr::Select(select) => index_optionals(&mut select.operand),
-        Expr::Comprehension(loops) => [
-            &mut loops.iter_range,
-            &mut loops.accu_init,
-            &mut loops.loop_cond,
-            &mut loops.loop_step,
-            &mut loops.result,
-        ]
-        .into_iter()
-        .for_each(index_optionals),
-        Expr::List(list) => list.elements.iter_mut().for_each(index_optionals),
-        Expr::Map(map) => {
-            for entry in &mut map.entries {
-                if let EntryExpr::MapEntry(entry) = &mut entry.expr {
-                    index_optionals(&mut entry.key);
-                    index_optionals(&mut entry.value);
-                }
-            }
-        }
-        Expr::Ident(_) | Expr::Literal(_) | Expr::Struct(_) | Expr::Unspecified => {}
+    if let Expr::Call(call) = &mut expression.expr
+        && call.func_name == operators::OPT_SELECT
+    {
+        operators::OPT_INDEX.clone_into(&mut call.func_name);
     }
+    cel_bounds::parts(expression)
+        .into_iter()
+        .for_each(index_optionals);
 }
 
 /// Finds out which fields of `self` and `oldSelf` an expression reads.

@@ -1,6 +1,9 @@
 //! Fields in the order of a text, and those that are written twice in it.
 
-use std::{collections::BTreeMap, fmt};
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt,
+};
 
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
@@ -23,16 +26,23 @@ pub fn in_order_of(text: &str, paths: &mut Vec<String>) {
     if paths.len() < 2 {
         return;
     }
+    let mut left: HashMap<&str, usize> = HashMap::with_capacity(paths.len());
+    for path in &*paths {
+        *left.entry(path).or_default() += 1;
+    }
     let mut ordered = Vec::with_capacity(paths.len());
+    let mut take = |path: &str| {
+        if let Some(copies @ 1..) = left.get_mut(path) {
+            *copies -= 1;
+            ordered.push(path.to_owned());
+        }
+    };
     walk(text, &mut |path, moment| {
         if moment == Moment::Begins {
-            let path = path.dotted();
-            if let Some(index) = paths.iter().position(|wanted| *wanted == path) {
-                ordered.push(paths.remove(index));
-            }
+            take(&path.dotted());
         }
     });
-    ordered.append(paths);
+    paths.iter().for_each(|path| take(path));
     *paths = ordered;
 }
 

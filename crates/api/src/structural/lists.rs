@@ -1,5 +1,8 @@
 //! Sets and keyed lists hold nothing twice.
 
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -55,22 +58,25 @@ pub(super) fn check(
 
 /// Each value that is there more than once is reported at its second place.
 fn duplicates(values: &[&Value], path: &Path<'_>, errors: &mut Vec<FieldError>) {
+    let mut seen: HashMap<Cow<'_, Value>, usize> = HashMap::new();
     for (index, value) in values.iter().enumerate() {
-        let before = values[..index]
-            .iter()
-            .filter(|other| same(value, other))
-            .count();
-        if before == 1 {
+        let times = seen.entry(comparable(value)).or_default();
+        *times += 1;
+        if *times == 2 {
             let field = path.index(index).bracketed("");
             errors.push(FieldError::with_value(Reason::Duplicate, field, value, ""));
         }
     }
 }
 
-fn same(left: &Value, right: &Value) -> bool {
-    match (left, right) {
-        (Value::Number(left), Value::Number(right)) => Num::of(left) == Num::of(right),
-        (left, right) => left == right,
+/// A number that does not fit 64 signed bits is the same as all that are the same float.
+fn comparable(value: &Value) -> Cow<'_, Value> {
+    match value {
+        Value::Number(number) => match Num::of(number) {
+            Num::Int(_) => Cow::Borrowed(value),
+            Num::Float(float) => Cow::Owned(json!(float)),
+        },
+        other => Cow::Borrowed(other),
     }
 }
 
@@ -84,10 +90,11 @@ fn keyed(keys: &[String], items: &[Value], path: &Path<'_>, errors: &mut Vec<Fie
         errors.push(FieldError::invalid(field, &items[index], detail));
         return;
     }
-    let alike =
-        |left: &Value, right: &Value| keys.iter().all(|key| left.get(key) == right.get(key));
-    let mut pairs = (1..items.len()).flat_map(|right| (0..right).map(move |left| (left, right)));
-    if !pairs.any(|(left, right)| alike(&items[left], &items[right])) {
+    let mut seen: HashSet<Vec<Option<&Value>>> = HashSet::with_capacity(items.len());
+    let mut keys_of = items
+        .iter()
+        .map(|item| keys.iter().map(|key| item.get(key)).collect());
+    if keys_of.all(|keys| seen.insert(keys)) {
         return;
     }
     let identities: Vec<Value> = items.iter().map(|item| identity(keys, item)).collect();

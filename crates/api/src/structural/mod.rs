@@ -5,6 +5,8 @@
 //! comes in or is read from the store, and then [`Schema::validate`] or [`Schema::validate_update`].
 
 mod cel;
+mod cel_bounds;
+mod cel_depth;
 mod cel_values;
 mod check;
 mod correlate;
@@ -221,10 +223,7 @@ impl Schema {
                 warnings: Vec::new(),
             };
         }
-        let mut walk = Walk {
-            prefix: "",
-            broken: rules::Broken::default(),
-        };
+        let mut walk = Walk::new("");
         let ratchet = Ratchet::at(self.pair(new, old));
         walk.value(&self.root, new, old, &Path::ROOT, ratchet, true);
         errors.extend(walk.broken.errors);

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::{
     cel::{Expression, Old},
+    cel_bounds,
     correlate::{Pair, old_item},
     error::{FieldError, Reason},
     node::{Additional, Node, Type},
@@ -127,6 +128,19 @@ pub(super) struct Walk<'a> {
     /// What every path begins with.
     pub(super) prefix: &'a str,
     pub(super) broken: Broken,
+    /// The rules so far took too long.
+    gave_up: bool,
+}
+
+impl<'a> Walk<'a> {
+    pub(super) fn new(prefix: &'a str) -> Self {
+        cel_bounds::begin();
+        Self {
+            prefix,
+            broken: Broken::default(),
+            gave_up: false,
+        }
+    }
 }
 
 impl Walk<'_> {
@@ -193,7 +207,7 @@ impl Walk<'_> {
         ratchet: Ratchet<'_>,
         root: bool,
     ) {
-        if rule.uses_old() && old.is_none() && !rule.optional_old {
+        if self.gave_up || rule.uses_old() && old.is_none() && !rule.optional_old {
             return;
         }
         let plain = old.map_or(Old::Absent, Old::Plain);
@@ -209,6 +223,14 @@ impl Walk<'_> {
         match rule.expression.run(node, root, new, seen) {
             Ok(Cel::Bool(true)) => return,
             Ok(_) => {}
+            Err(_) if cel_bounds::used_up() => {
+                let detail = "validation failed due to running out of cost budget, no further validation rules \
+                     will be run";
+                let error = blame(detail);
+                self.broken.errors.push(error);
+                self.gave_up = true;
+                return;
+            }
             Err(error) if error.starts_with("no such overload") => {
                 let detail = format!(
                     "'{error}': call arguments did not match a supported operator, function or macro \

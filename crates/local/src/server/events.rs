@@ -17,11 +17,20 @@ const NAMES: &[(&str, &str)] = &[
     ("count", "deprecatedCount"),
 ];
 
+/// What the core group writes though it is empty.
+const ALWAYS: &[&str] = &["reportingComponent", "reportingInstance"];
+
 pub(super) fn to_stored(resource: &Resource, object: Value) -> Value {
-    match resource.group == GROUP {
-        true => renamed(object, "v1", |(core, own)| (own, core)),
-        false => object,
+    if resource.group != GROUP {
+        return object;
     }
+    let mut stored = renamed(object, "v1", |(core, own)| (own, core));
+    if let Some(fields) = stored.as_object_mut() {
+        for name in ALWAYS {
+            fields.entry(*name).or_insert_with(|| json!(""));
+        }
+    }
+    stored
 }
 
 pub(super) fn from_stored(resource: &Resource, object: Value) -> Value {

@@ -25,13 +25,14 @@ mod route;
 mod scale;
 mod select;
 mod update;
+mod warnings;
 mod watch;
 mod write;
 
 use std::borrow::Cow;
 use std::convert::Infallible;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use api::patch::apply::manager_from_user_agent;
@@ -57,6 +58,7 @@ use recent::Recent;
 use registry::Registry;
 use resource::Resource;
 use route::{Route, Target, route};
+use warnings::Warnings;
 use write::Caller;
 
 /// The API; clones are the same one.
@@ -334,24 +336,6 @@ struct Asked<'a> {
     query: &'a Query,
     body: &'a Bytes,
     warnings: &'a Warnings,
-}
-
-/// What the client should know, whether the request succeeds or not.
-#[derive(Default)]
-struct Warnings(Mutex<Vec<String>>);
-
-impl Warnings {
-    fn add(&self, warning: &str) {
-        let mut warnings = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // a change that is tried again finds the same again
-        if !warnings.iter().any(|known| known == warning) {
-            warnings.push(warning.to_owned());
-        }
-    }
-
-    fn take(&self) -> Vec<String> {
-        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
-    }
 }
 
 impl<'a> Asked<'a> {

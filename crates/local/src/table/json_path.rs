@@ -3,6 +3,7 @@
 
 use std::cmp::Ordering;
 
+use api::depth::MOST_NESTED;
 use serde_json::Value;
 use thiserror::Error;
 
@@ -76,7 +77,11 @@ impl Comparison {
 
 impl JsonPath {
     pub fn parse(path: &str) -> Result<Self, PathError> {
-        let mut parser = Parser { path, rest: path };
+        let mut parser = Parser {
+            path,
+            rest: path,
+            filters: 0,
+        };
         let steps = parser.steps()?;
         match parser.rest.is_empty() {
             true => Ok(Self {
@@ -137,6 +142,8 @@ fn children(value: &Value) -> Box<dyn Iterator<Item = &Value> + '_> {
 struct Parser<'a> {
     path: &'a str,
     rest: &'a str,
+    /// How many filters the rest is within.
+    filters: usize,
 }
 
 impl<'a> Parser<'a> {
@@ -224,7 +231,13 @@ impl<'a> Parser<'a> {
     }
 
     fn filter(&mut self) -> Result<Step, PathError> {
+        // every filter goes down one level, and no object has more
+        if self.filters == MOST_NESTED {
+            return Err(self.error("no more filters within each other"));
+        }
+        self.filters += 1;
         let field = self.steps()?;
+        self.filters -= 1;
         self.skip_spaces();
         let comparison = COMPARISONS.iter().find(|(sign, _)| self.take(sign));
         let comparison = match comparison {
@@ -328,6 +341,15 @@ mod tests {
                 "{path}"
             );
         }
+    }
+
+    #[test]
+    fn filters_within_filters_have_an_end() {
+        let nested = |levels| format!("{}{}", "[?(@".repeat(levels), ")]".repeat(levels));
+        let lists = json!([[[1]]]);
+        assert!(JsonPath::parse(&nested(3)).unwrap().first(&lists).is_some());
+        assert!(JsonPath::parse(&nested(4)).unwrap().first(&lists).is_none());
+        assert!(JsonPath::parse(&nested(100_000)).is_err());
     }
 
     #[test]

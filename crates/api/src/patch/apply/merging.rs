@@ -1,6 +1,6 @@
 //! Merging an applied configuration into a live object.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
@@ -109,7 +109,7 @@ impl<'s, 'v> Merge<'s, 'v> {
             .iter()
             .filter(|element| self.old_values.contains_key(element));
         let mut next_shared = shared.next();
-        let mut taken: Vec<&PathElement> = Vec::new();
+        let mut taken: BTreeSet<&PathElement> = BTreeSet::new();
         let mut out = Vec::new();
         let (mut left, mut right) = (0, 0);
         while left < self.old_elements.len() || right < self.new_elements.len() {
@@ -128,14 +128,14 @@ impl<'s, 'v> Merge<'s, 'v> {
                     left += 1;
                     continue;
                 }
-                if new == Some(old) || taken.contains(&old) {
+                if new == Some(old) || taken.contains(old) {
                     left += 1;
                 }
             }
             let Some(new) = new else {
                 continue;
             };
-            taken.push(new);
+            taken.insert(new);
             let copy = self.old_values.get(new).copied();
             out.extend(self.element(copy, Some(&self.new[right])));
             right += 1;

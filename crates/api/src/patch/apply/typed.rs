@@ -1,7 +1,11 @@
 //! Walks over typed values: whether they fit their type, which fields they set, how two of them
 //! differ, and one with fields taken out.
 
-use std::{cell::RefCell, collections::BTreeMap, sync::LazyLock};
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+    sync::LazyLock,
+};
 
 use serde_json::{Map, Value};
 
@@ -138,7 +142,7 @@ fn validate_list(
     fitting: Option<&Vec<Value>>,
 ) -> Vec<String> {
     let mut problems = Vec::new();
-    let mut seen = Vec::new();
+    let mut seen = BTreeSet::new();
     for (index, item) in items.iter().enumerate() {
         let element = match list.is_atomic() {
             true => PathElement::Index(i64::try_from(index).unwrap_or(i64::MAX)),
@@ -150,15 +154,13 @@ fn validate_list(
                 }
             },
         };
-        if !duplicates && seen.contains(&element) {
+        // places in an atomic list are never the same
+        if !duplicates && !list.is_atomic() && !seen.insert(element.clone()) {
             problems.push(format!(": duplicate entries for key {element}"));
         }
         let fitting = fitting.and_then(|fitting| fitting.get(index));
         let below = validate(schema.follow(list.element), item, duplicates, fitting);
         problems.extend(below.iter().map(|problem| format!("{element}{problem}")));
-        if !duplicates {
-            seen.push(element);
-        }
     }
     problems
 }
@@ -219,12 +221,15 @@ fn collect_fields(
                 .iter()
                 .map(|item| list_element(schema, list, item).ok())
                 .collect();
+            let mut copies: BTreeMap<&PathElement, usize> = BTreeMap::new();
+            for element in elements.iter().flatten() {
+                *copies.entry(element).or_default() += 1;
+            }
             for (item, element) in items.iter().zip(&elements) {
                 let Some(element) = element else { continue };
-                let copies = elements.iter().flatten().filter(|other| *other == element);
                 path.push(element.clone());
                 // of an element that is there twice nobody can say which one is meant
-                if copies.count() == 1 {
+                if copies.get(element) == Some(&1) {
                     collect_fields(schema.follow(list.element), item, path, set);
                 }
                 set.insert(path);

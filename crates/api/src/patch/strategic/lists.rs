@@ -1,5 +1,7 @@
 //! Lists in a strategic merge.
 
+use std::collections::{HashMap, HashSet};
+
 use serde_json::Value;
 
 use super::{PATCH, bare, internal, merge_maps, unknown_directive, wrong_type};
@@ -27,12 +29,9 @@ pub(super) fn merge(
         return Ok(live);
     };
     if kind == Element::Scalar {
-        let mut merged: Vec<Value> = Vec::new();
-        for item in live.iter().chain(&patch) {
-            if !merged.contains(item) {
-                merged.push(item.clone());
-            }
-        }
+        let mut seen = HashSet::new();
+        let both = live.iter().chain(&patch);
+        let merged = both.filter(|item| seen.insert(*item)).cloned().collect();
         return in_order(merged, &patch, &live, kind, meta);
     }
     let Some(key) = meta.merge_key.as_deref() else {
@@ -40,9 +39,11 @@ pub(super) fn merge(
     };
     let (live, patch) = obey_directives(live, patch, key)?;
     let mut merged = live.clone();
+    let mut places = places(&live, |item| item.get(key));
     for item in &patch {
         let wanted = key_of(item, key)?;
-        let place = merged.iter().position(|one| one.get(key) == Some(wanted));
+        let place = places.get(&Some(wanted)).copied();
+        places.entry(Some(wanted)).or_insert(merged.len());
         match (place, item) {
             (Some(place), Value::Object(fields)) => {
                 let Value::Object(original) = merged[place].take() else {
@@ -62,11 +63,26 @@ pub(super) fn merge(
 pub(super) fn delete(live: Vec<Value>, deleted: &[Value]) -> Result<Vec<Value>, PatchError> {
     match common_kind(&live, deleted)? {
         Some(Element::Map) => Err(internal("cannot merge lists without merge key for struct")),
-        _ => Ok(live
-            .into_iter()
-            .filter(|item| !deleted.contains(item))
-            .collect()),
+        _ => {
+            let deleted: HashSet<&Value> = deleted.iter().collect();
+            Ok(live
+                .into_iter()
+                .filter(|item| !deleted.contains(item))
+                .collect())
+        }
     }
+}
+
+/// Where each key first stands in a list.
+fn places<'v, K>(list: &'v [Value], key_of: impl Fn(&'v Value) -> K) -> HashMap<K, usize>
+where
+    K: Eq + std::hash::Hash,
+{
+    let mut places = HashMap::with_capacity(list.len());
+    for (place, item) in list.iter().enumerate() {
+        places.entry(key_of(item)).or_insert(place);
+    }
+    places
 }
 
 /// Carries out the elements of the patch that say `$patch`; returns what is left of both lists.
@@ -76,6 +92,7 @@ fn obey_directives(
     key: &str,
 ) -> Result<(Vec<Value>, Vec<Value>), PatchError> {
     let mut plain = Vec::new();
+    let mut gone = HashSet::new();
     let mut replaces = false;
     for item in patch {
         let Some(directive) = item.get(PATCH) else {
@@ -83,10 +100,7 @@ fn obey_directives(
             continue;
         };
         match directive.as_str() {
-            Some("delete") => {
-                let gone = key_of(&item, key)?.clone();
-                live.retain(|one| one.get(key) != Some(&gone));
-            }
+            Some("delete") => _ = gone.insert(key_of(&item, key)?.clone()),
             Some("replace") => replaces = true,
             Some("merge") => {
                 return Err(internal(
@@ -99,6 +113,7 @@ fn obey_directives(
             }
         }
     }
+    live.retain(|item| item.get(key).is_none_or(|key| !gone.contains(key)));
     Ok(match replaces {
         true => (plain.into_iter().map(bare).collect(), Vec::new()),
         false => (live, plain),
@@ -120,22 +135,25 @@ pub(super) fn in_order(
             key_of(item, key)?;
         }
     }
-    let place = |list: &[Value], item: &Value| match kind {
-        Element::Scalar => list.iter().position(|one| one == item),
-        Element::Map => list.iter().position(|one| one.get(key) == item.get(key)),
+    let (in_first, in_live) = (
+        places(first, |item| identity(item, kind, key)),
+        places(live, |item| identity(item, kind, key)),
+    );
+    let place = |places: &HashMap<Option<&Value>, usize>, item: &Value| {
+        places.get(&identity(item, kind, key)).copied()
     };
     let (mut named, mut others): (Vec<Value>, Vec<Value>) = merged
         .into_iter()
-        .partition(|item| place(first, item).is_some());
-    named.sort_by_key(|item| place(first, item));
-    others.sort_by_key(|item| place(live, item));
+        .partition(|item| place(&in_first, item).is_some());
+    named.sort_by_cached_key(|item| place(&in_first, item));
+    others.sort_by_cached_key(|item| place(&in_live, item));
     let mut named = named.into_iter().peekable();
     let mut out = Vec::new();
     for item in others {
-        let own = place(live, &item);
+        let own = place(&in_live, &item);
         while let Some(next) = named.peek() {
             let stays_before =
-                matches!((own, place(live, next)), (Some(own), Some(next)) if own < next);
+                matches!((own, place(&in_live, next)), (Some(own), Some(next)) if own < next);
             if stays_before {
                 break;
             }
@@ -147,35 +165,43 @@ pub(super) fn in_order(
     Ok(out)
 }
 
+/// What tells an element of a list from the others.
+fn identity<'v>(item: &'v Value, kind: Element, key: &str) -> Option<&'v Value> {
+    match kind {
+        Element::Scalar => Some(item),
+        Element::Map => item.get(key),
+    }
+}
+
 /// The order of the live list as the server has it after a merge: the merge works in the live list, so
 /// a deleted element closes the gap, and new ones take the places that became free, while there are any.
 pub(super) fn order_left(live: &[Value], patch: &[Value], meta: &PatchMeta) -> Vec<Value> {
     let Some(key) = meta.merge_key.as_deref() else {
         return live.to_vec();
     };
-    let has = |list: &[Value], item: &Value| list.iter().any(|one| one.get(key) == item.get(key));
     let directive = |item: &Value| item.get(PATCH).and_then(Value::as_str).map(str::to_owned);
-    let deleted: Vec<Value> = patch
+    let deleted: HashSet<Option<&Value>> = patch
         .iter()
         .filter(|item| directive(item).as_deref() == Some("delete"))
-        .cloned()
+        .map(|item| item.get(key))
         .collect();
     let mut left: Vec<Value> = live.to_vec();
-    left.retain(|item| !has(&deleted, item));
+    left.retain(|item| !deleted.contains(&item.get(key)));
     if patch
         .iter()
         .any(|item| directive(item).as_deref() == Some("replace"))
     {
         return left;
     }
-    for item in patch.iter().filter(|item| item.get(PATCH).is_none()) {
-        if left.len() == live.len() {
-            break;
-        }
-        if !has(&left, item) {
-            left.push(item.clone());
-        }
-    }
+    let free = live.len() - left.len();
+    let mut known: HashSet<Option<&Value>> = left.iter().map(|item| item.get(key)).collect();
+    let added: Vec<Value> = patch
+        .iter()
+        .filter(|item| item.get(PATCH).is_none() && known.insert(item.get(key)))
+        .take(free)
+        .cloned()
+        .collect();
+    left.extend(added);
     left
 }
 

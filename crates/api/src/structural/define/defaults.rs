@@ -8,7 +8,7 @@ use crate::structural::{
     node::Node,
     path::Path,
     prune,
-    rules::{Broken, Ratchet, Walk},
+    rules::{Ratchet, Walk},
 };
 
 /// What is wrong with the defaults in a schema.
@@ -66,10 +66,7 @@ fn one(node: &Node, default: &Value, field: &str, errors: &mut Vec<FieldError>) 
     }
     // once as a value that stays, once as one that is new
     for old in [Some(default), None] {
-        let mut walk = Walk {
-            prefix: field,
-            broken: Broken::default(),
-        };
+        let mut walk = Walk::new(field);
         walk.value(node, default, old, &Path::ROOT, Ratchet::default(), false);
         if !walk.broken.errors.is_empty() {
             errors.extend(walk.broken.errors);

@@ -1,5 +1,7 @@
 //! Owner references: each is whole, one at most is the controller, none stands twice.
 
+use std::collections::HashSet;
+
 use api::structural::FieldError;
 use serde_json::{Value, json};
 
@@ -8,8 +10,11 @@ use super::Metadata;
 impl Metadata<'_> {
     pub(super) fn check_owners(self, errors: &mut Vec<FieldError>) {
         const FIELD: &str = "metadata.ownerReferences";
+        // each of these errors shows all owners
+        const MOST_SHOWN: usize = 10;
         let owners = self.items("ownerReferences");
         let mut controller: Option<String> = None;
+        let mut others = 0;
         for value in owners {
             let owner = Metadata(value);
             owner.check_as_owner(errors);
@@ -19,7 +24,8 @@ impl Metadata<'_> {
             let name = format!("{}/{}", owner.text("kind"), owner.text("name"));
             match &controller {
                 None => controller = Some(name),
-                Some(first) => {
+                Some(first) if others < MOST_SHOWN => {
+                    others += 1;
                     let shown: Vec<_> = owners.iter().map(shown_owner).collect();
                     let detail = format!(
                         "Only one reference can have Controller set to true. Found \"true\" in references for \
@@ -28,6 +34,7 @@ impl Metadata<'_> {
                     let shown = format!("[{}]", shown.join(","));
                     errors.push(FieldError::with_shown(FIELD, shown, &detail));
                 }
+                Some(_) => {}
             }
         }
     }
@@ -84,15 +91,14 @@ fn shown_owner(owner: &Value) -> String {
 pub(crate) fn keep_owners_once(object: &mut Value, patched: bool) -> Option<String> {
     let owners = object.pointer_mut("/metadata/ownerReferences")?;
     let owners = owners.as_array_mut()?;
-    let mut seen: Vec<Value> = Vec::with_capacity(owners.len());
+    let mut seen: HashSet<Value> = HashSet::with_capacity(owners.len());
     let mut twice = Vec::new();
     owners.retain(|owner| {
-        let again = seen.contains(owner);
-        match again {
-            true => twice.push(owner["uid"].as_str().unwrap_or_default().to_owned()),
-            false => seen.push(owner.clone()),
+        let first = seen.insert(owner.clone());
+        if !first {
+            twice.push(owner["uid"].as_str().unwrap_or_default().to_owned());
         }
-        !again
+        first
     });
     let moment = match patched {
         true => " after mutating admission happens",
