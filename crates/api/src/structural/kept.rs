@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-const RESOURCE: &[&str] = &["apiVersion", "kind", "metadata"];
+use super::prune::META;
 
 /// Parts that were taken out of an object, so that whoever walks over it does not look at them. In their place is null
 /// until they are put back.
@@ -18,7 +18,7 @@ impl Kept {
     pub(super) fn take(new: &mut Map<String, Value>, old: &Map<String, Value>) -> Self {
         let mut kept = Self::default();
         for (name, value) in new {
-            if RESOURCE.contains(&name.as_str()) {
+            if META.contains(&name.as_str()) {
                 continue;
             }
             match (old.get(name), value) {

@@ -7,7 +7,8 @@ use super::{
     path::Path,
 };
 
-const META: &[&str] = &["apiVersion", "kind", "metadata"];
+/// What every resource has.
+pub(super) const META: &[&str] = &["apiVersion", "kind", "metadata"];
 
 /// Drops unknown fields, and returns their paths, sorted.
 pub(super) fn prune(root: &Node, object: &mut Value) -> Vec<String> {

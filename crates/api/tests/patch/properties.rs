@@ -278,7 +278,7 @@ fn field_sets_obey_the_laws_of_sets() {
         }
         let union = one.clone().union(&other);
         let common = one.intersection(&other);
-        let stored = Fields::stored(one.encode().to_string().into());
+        let stored = Fields::Stored(one.encode().to_string().into());
         assert_eq!(stored.intersection(&other), common);
         let only_one = one.difference(&other);
         assert_eq!(only_one.clone().union(&common), one);

@@ -136,7 +136,7 @@ pub(super) fn owners(stored: &store::Value) -> Managed {
         let head = head.strip_prefix(OWNERS).or(head.strip_prefix(NEXT_OWNER));
         let head = format!("{}}}", head?.strip_suffix(FIELDS)?);
         let head: apply::Entry = serde_json::from_str(&head).ok()?;
-        Some((head, Fields::stored(Arc::clone(fields))))
+        Some((head, Fields::Stored(Arc::clone(fields))))
     };
     let entries = stored.pieces().chunks_exact(2).filter_map(entry);
     Managed::stored(entries).unwrap_or_default()

@@ -16,17 +16,12 @@ use super::set::FieldSet;
 
 #[derive(Clone, Debug)]
 pub enum Fields {
-    /// FieldsV1 as [`FieldSet::encode`] writes it.
+    /// FieldsV1 as [`FieldSet::encode`] writes it. It is not checked before it is needed.
     Stored(Arc<str>),
     Set(FieldSet),
 }
 
 impl Fields {
-    /// The text must be one that this module has written: it is not checked before it is needed.
-    pub fn stored(text: Arc<str>) -> Self {
-        Self::Stored(text)
-    }
-
     pub(super) fn decode(fields: &Value) -> Result<Self, BadPathElement> {
         FieldSet::decode(fields).map(Self::Set)
     }

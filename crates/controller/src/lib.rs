@@ -1,0 +1,13 @@
+//! The controllers: they look at objects, let pure functions decide, and write what was decided.
+//!
+//! [`store`] keeps what is watched, [`queue`] says which object is looked at next, [`write`](mod@write) is the only way
+//! to the API server, and [`clock`] is the time of all of them. A family's module holds one module per kind.
+
+pub mod clock;
+pub mod events;
+pub mod meta;
+pub mod queue;
+pub mod sigs;
+pub mod store;
+mod watch;
+pub mod write;

@@ -1,0 +1,364 @@
+//! Watching, and doing what was decided.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use kube::Client;
+use tokio::task::JoinSet;
+
+use super::{
+    decide::{Act, Look, Part, Step, World, decide},
+    parts,
+    view::{Pod, Sandbox, Service, Volume},
+};
+use crate::{
+    clock::Clock,
+    events::Teller,
+    meta::{Key, Meta},
+    queue::{Next, Pass, Queue},
+    sigs::names,
+    store::{Store, View},
+    watch::{Scope, follow},
+    write::{Failure, Writer},
+};
+
+/// The name under which the controller writes and tells.
+const CONTROLLER: &str = "sandbox-controller";
+const TELLER: Teller = Teller {
+    controller: CONTROLLER,
+    api_version: names::API_VERSION,
+    kind: "Sandbox",
+};
+/// From this failure on, a server that cannot do what it is asked is worth a word in the status. Before, it is a hiccup.
+const WORTH_TELLING: u32 = 3;
+/// No pass does more, whatever others do to what it writes.
+const MOST_ACTS: usize = 32;
+
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The one namespace to look at; all of them if there is none.
+    pub namespace: Option<String>,
+    pub cluster_domain: String,
+    /// How many sandboxes are worked on at a time.
+    pub at_a_time: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            namespace: None,
+            cluster_domain: "cluster.local".to_owned(),
+            at_a_time: 100,
+        }
+    }
+}
+
+/// What is known of sandboxes and of what belongs to them. Clones share it.
+#[derive(Clone)]
+pub struct Sandboxes {
+    pub sandboxes: Store<Sandbox>,
+    pub pods: Store<Pod>,
+    pub services: Store<Service>,
+    pub volumes: Store<Volume>,
+    writer: Writer,
+    clock: Clock,
+    domain: Arc<str>,
+}
+
+impl Sandboxes {
+    /// Controls sandboxes until it is dropped.
+    pub async fn run(client: Client, clock: Clock, options: Options) {
+        let this = Self {
+            sandboxes: Store::default(),
+            pods: Store::default(),
+            services: Store::default(),
+            volumes: Store::default(),
+            writer: Writer::new(client.clone(), CONTROLLER),
+            clock: clock.clone(),
+            domain: options.cluster_domain.into(),
+        };
+        let scope = Scope {
+            client,
+            namespace: options.namespace.map(Into::into),
+            clock: clock.clone(),
+        };
+        let queue = Queue::new(clock);
+        let mut watches = JoinSet::new();
+        this.watch(&scope, &queue, &mut watches);
+        this.sandboxes.listed().await;
+        this.pods.listed().await;
+        this.services.listed().await;
+        this.volumes.listed().await;
+        let pass = |pass: Pass<Key>| {
+            let this = this.clone();
+            async move { this.pass(pass).await }
+        };
+        queue.drive(options.at_a_time, pass).await;
+    }
+
+    fn watch(&self, scope: &Scope, queue: &Queue<Key>, watches: &mut JoinSet<()>) {
+        let label = Some(names::NAME_HASH);
+        let adding = |queue: &Queue<Key>| {
+            let queue = queue.clone();
+            move |meta: &Meta| {
+                let owner = meta.owner.as_ref();
+                if let Some(owner) = owner.filter(|owner| is_sandbox(owner)) {
+                    queue.add(meta.key.beside(&owner.name));
+                }
+            }
+        };
+        let (add, sandboxes) = (queue.clone(), self.sandboxes.clone());
+        watches.spawn(follow(scope.clone(), None, sandboxes, move |sandbox| {
+            add.add(sandbox.meta.key.clone());
+        }));
+        let (add, pods) = (adding(queue), self.pods.clone());
+        watches.spawn(follow(
+            scope.clone(),
+            label,
+            pods,
+            move |pod| add(&pod.meta),
+        ));
+        let (add, services) = (adding(queue), self.services.clone());
+        let touched = move |service: &Service| add(&service.meta);
+        watches.spawn(follow(scope.clone(), label, services, touched));
+        // nothing about a volume claim changes what a sandbox needs
+        watches.spawn(follow(scope.clone(), label, self.volumes.clone(), |_| {}));
+    }
+
+    /// One look at a sandbox: act until there is nothing left to do.
+    async fn pass(&self, pass: Pass<Key>) -> Next {
+        let mut seen = Seen::default();
+        for _ in 0..MOST_ACTS {
+            let Some(sandbox) = self.sandboxes.get(&pass.key) else {
+                return Next::Never;
+            };
+            // the API server has checked it against the schema
+            let Ok(blueprint) = sandbox.blueprint() else {
+                return Next::Never;
+            };
+            let world = World {
+                sandbox: &sandbox,
+                blueprint: &blueprint,
+                pods: self.pods.owned_by(&sandbox.meta.uid),
+                annotated: match sandbox.meta.annotations.get(names::POD_NAME) {
+                    Some(name) if name != sandbox.name() => seen.pod(&self.pods, &sandbox, name),
+                    _ => Look::Missing,
+                },
+                namesake: seen.pod(&self.pods, &sandbox, sandbox.name()),
+                service: shown(&self.services, &pass.key).unwrap_or_else(|| seen.service.clone()),
+                volumes: seen.volumes(&self.volumes, &sandbox, &blueprint),
+                trouble: seen.trouble.clone(),
+                is_told: seen.is_told,
+                domain: &self.domain,
+                now: self.clock.now(),
+            };
+            let act = match decide(&world) {
+                Step::Rest(next) => return next,
+                Step::Act(act) => act,
+            };
+            match self.act(&sandbox, &act, &mut seen).await {
+                Ok(()) => {}
+                Err(failure) if pass.is_worth_telling(&failure) && seen.can_note(&act) => {
+                    seen.note(act, failure);
+                }
+                Err(_) => return Next::Retry,
+            }
+        }
+        Next::Retry
+    }
+
+    async fn act(&self, sandbox: &Sandbox, act: &Act, seen: &mut Seen) -> Result<(), Failure> {
+        let writer = &self.writer;
+        match act {
+            Act::ReadPod(name) => self.read_pod(sandbox, name, seen).await,
+            Act::ReadService => self.read_service(sandbox, seen).await,
+            Act::Create(part, body) => match self.create(sandbox, *part, body.clone()).await {
+                Err(Failure::Exists(_)) => self.read(sandbox, *part, body, seen).await,
+                other => other,
+            },
+            Act::Patch(part, meta, guard, body) => {
+                let (guard, body) = (*guard, body.clone());
+                match part {
+                    Part::Volume(_) => {
+                        drop(writer.patch(&self.volumes, meta, guard, body).await?);
+                    }
+                    Part::Pod => drop(writer.patch(&self.pods, meta, guard, body).await?),
+                    Part::Service => drop(writer.patch(&self.services, meta, guard, body).await?),
+                    Part::Sandbox => drop(writer.patch(&self.sandboxes, meta, guard, body).await?),
+                }
+                seen.outdate(*part);
+                Ok(())
+            }
+            Act::Delete(part, meta) => {
+                match part {
+                    Part::Volume(_) => writer.delete(&self.volumes, meta).await?,
+                    Part::Pod => writer.delete(&self.pods, meta).await?,
+                    Part::Service => writer.delete(&self.services, meta).await?,
+                    Part::Sandbox => writer.delete(&self.sandboxes, meta).await?,
+                }
+                seen.outdate(*part);
+                Ok(())
+            }
+            Act::Status(status) => {
+                let (store, meta) = (&self.sandboxes, &sandbox.meta);
+                writer
+                    .patch_status(store, meta, status.clone())
+                    .await
+                    .map(drop)
+            }
+            Act::Tell(news) => {
+                let now = self.clock.now();
+                TELLER.tell(writer, &sandbox.meta, news, now).await;
+                seen.is_told = true;
+                Ok(())
+            }
+        }
+    }
+
+    async fn create(
+        &self,
+        sandbox: &Sandbox,
+        part: Part,
+        body: serde_json::Value,
+    ) -> Result<(), Failure> {
+        let (writer, namespace) = (&self.writer, &sandbox.meta.key.namespace);
+        match part {
+            Part::Volume(_) => writer
+                .create(&self.volumes, namespace, body)
+                .await
+                .map(drop),
+            Part::Pod => writer.create(&self.pods, namespace, body).await.map(drop),
+            Part::Service => writer
+                .create(&self.services, namespace, body)
+                .await
+                .map(drop),
+            Part::Sandbox => Ok(()),
+        }
+    }
+
+    /// Looks at what is in the way of a creation.
+    async fn read(
+        &self,
+        sandbox: &Sandbox,
+        part: Part,
+        body: &serde_json::Value,
+        seen: &mut Seen,
+    ) -> Result<(), Failure> {
+        match part {
+            Part::Volume(_) => {
+                let name = body["metadata"]["name"].as_str().unwrap_or_default();
+                let key = sandbox.meta.key.beside(name);
+                let found = self.writer.read(&self.volumes, &key).await?;
+                seen.volumes.insert(name.to_owned(), look(found));
+                Ok(())
+            }
+            Part::Pod => self.read_pod(sandbox, sandbox.name(), seen).await,
+            Part::Service => self.read_service(sandbox, seen).await,
+            Part::Sandbox => Ok(()),
+        }
+    }
+
+    async fn read_pod(
+        &self,
+        sandbox: &Sandbox,
+        name: &str,
+        seen: &mut Seen,
+    ) -> Result<(), Failure> {
+        let key = sandbox.meta.key.beside(name);
+        let found = self.writer.read(&self.pods, &key).await?;
+        seen.pods.insert(name.to_owned(), look(found));
+        Ok(())
+    }
+
+    async fn read_service(&self, sandbox: &Sandbox, seen: &mut Seen) -> Result<(), Failure> {
+        let found = self.writer.read(&self.services, &sandbox.meta.key).await?;
+        seen.service = look(found);
+        Ok(())
+    }
+}
+
+fn is_sandbox(owner: &crate::meta::Owner) -> bool {
+    &*owner.kind == "Sandbox" && owner.group() == names::GROUP
+}
+
+fn look<T>(found: Option<Arc<T>>) -> Look<T> {
+    found.map_or(Look::Missing, Look::Found)
+}
+
+fn shown<V: View>(store: &Store<V>, key: &Key) -> Option<Look<V>> {
+    store.get(key).map(Look::Found)
+}
+
+impl Pass<Key> {
+    fn is_worth_telling(&self, failure: &Failure) -> bool {
+        match failure {
+            Failure::Refused(_) => true,
+            Failure::Unknown(_) => self.failures >= WORTH_TELLING,
+            Failure::Exists(_) | Failure::Changed(_) | Failure::Gone(_) => false,
+        }
+    }
+}
+
+/// What a pass has learned past the cache.
+#[derive(Default)]
+struct Seen {
+    pods: BTreeMap<String, Look<Pod>>,
+    service: Look<Service>,
+    volumes: BTreeMap<String, Look<Volume>>,
+    trouble: BTreeMap<Part, String>,
+    is_told: bool,
+}
+
+impl Seen {
+    fn pod(&self, store: &Store<Pod>, sandbox: &Sandbox, name: &str) -> Look<Pod> {
+        shown(store, &sandbox.meta.key.beside(name))
+            .or_else(|| self.pods.get(name).cloned())
+            .unwrap_or_default()
+    }
+
+    fn volumes(
+        &self,
+        store: &Store<Volume>,
+        sandbox: &Sandbox,
+        blueprint: &api::sigs::shared::Blueprint,
+    ) -> Vec<Look<Volume>> {
+        let templates = blueprint.volume_claim_templates.iter().flatten();
+        let look = |template| {
+            let name = parts::volume_name(sandbox, template);
+            shown(store, &sandbox.meta.key.beside(&name))
+                .or_else(|| self.volumes.get(&name).cloned())
+                .unwrap_or_default()
+        };
+        templates.map(look).collect()
+    }
+
+    /// The cache knows better now.
+    fn outdate(&mut self, part: Part) {
+        match part {
+            Part::Volume(_) => self.volumes.clear(),
+            Part::Pod => self.pods.clear(),
+            Part::Service => self.service = Look::Unknown,
+            Part::Sandbox => {}
+        }
+    }
+
+    /// A status that cannot be written cannot tell why.
+    fn can_note(&self, act: &Act) -> bool {
+        !matches!(act, Act::Status(_))
+    }
+
+    fn note(&mut self, act: Act, failure: Failure) {
+        let part = match act {
+            Act::ReadPod(name) => {
+                self.pods.insert(name, Look::Failed);
+                Part::Pod
+            }
+            Act::ReadService => {
+                self.service = Look::Failed;
+                Part::Service
+            }
+            Act::Create(part, _) | Act::Patch(part, ..) | Act::Delete(part, _) => part,
+            Act::Status(_) | Act::Tell(_) => Part::Sandbox,
+        };
+        self.trouble.insert(part, failure.to_string());
+    }
+}

@@ -1,0 +1,370 @@
+//! What is told about a sandbox, in the words that its users match on.
+
+use api::sigs::v1beta1::SandboxStatus;
+use engine::revision::name_hash;
+use k8s_openapi::{
+    apimachinery::pkg::apis::meta::v1::{Condition, Time},
+    jiff::Timestamp,
+};
+use serde_json::{Map, Value};
+
+use super::view::{Pod, Sandbox};
+use crate::sigs::names;
+
+pub(super) const READY: &str = "Ready";
+pub(super) const SUSPENDED: &str = "Suspended";
+pub(super) const FINISHED: &str = "Finished";
+pub(super) const POD_SCHEDULED: &str = "PodScheduled";
+
+pub(super) const EXPIRED: &str = "SandboxExpired";
+pub(super) const MULTIPLE_PODS: &str = "MultiplePods";
+pub(super) const POD_TERMINATED: &str = "PodTerminated";
+
+/// What a pass has found.
+#[derive(Debug)]
+pub(super) struct Findings<'a> {
+    pub(super) errors: Vec<String>,
+    pub(super) pod: PodState<'a>,
+    pub(super) service: ServiceState,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum PodState<'a> {
+    Missing,
+    Owned(&'a Pod),
+    /// One is in the place of ours.
+    NotOwned,
+    Many(usize),
+    /// It could not be found out.
+    Unknown,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ServiceState {
+    NotRequired,
+    Exists,
+    Missing,
+    /// Nobody looked.
+    Untouched,
+}
+
+/// Status, reason and message of a condition.
+type Verdict = (&'static str, String, String);
+
+fn verdict(status: &'static str, reason: &str, message: impl Into<String>) -> Verdict {
+    (status, reason.to_owned(), message.into())
+}
+
+pub(super) fn condition<'a>(status: &'a SandboxStatus, kind: &str) -> Option<&'a Condition> {
+    let mut all = status.conditions.iter().flatten();
+    all.find(|condition| condition.type_ == kind)
+}
+
+pub(super) fn has_reason(sandbox: &Sandbox, kind: &str, reason: &str) -> bool {
+    condition(&sandbox.status, kind).is_some_and(|condition| condition.reason == reason)
+}
+
+pub(super) fn multiple_pods(count: usize) -> String {
+    format!(
+        "multiple Pods ({count}) are controlled by this Sandbox; refusing to choose or create a Pod"
+    )
+}
+
+/// The status of a sandbox that has not expired.
+pub(super) fn current(
+    sandbox: &Sandbox,
+    findings: &Findings<'_>,
+    domain: &str,
+    now: Timestamp,
+) -> SandboxStatus {
+    let old = &sandbox.status;
+    let suspended = suspended(sandbox.is_suspended, findings.pod);
+    let finished = finished(old, findings.pod);
+    let ready = ready(sandbox, findings, suspended.0 == "True", finished.as_ref());
+    let mut status = SandboxStatus {
+        conditions: Some(conditions(
+            sandbox,
+            [
+                (SUSPENDED, Some(suspended)),
+                (FINISHED, finished),
+                (POD_SCHEDULED, scheduled(findings.pod)),
+                (READY, Some(ready)),
+            ],
+            now,
+        )),
+        ..old.clone()
+    };
+    match findings.pod {
+        PodState::Owned(pod) => {
+            let ips = pod.ips.iter().map(ToString::to_string).collect::<Vec<_>>();
+            status.pod_ips = Some(ips).filter(|ips| !ips.is_empty());
+            status.node_name = pod.node_name.as_deref().map(str::to_owned);
+            let hash = name_hash(sandbox.name());
+            status.selector = Some(format!("{}={hash}", names::NAME_HASH));
+        }
+        PodState::Missing | PodState::NotOwned | PodState::Many(_) => {
+            status.pod_ips = None;
+            status.node_name = None;
+        }
+        PodState::Unknown => {}
+    }
+    let (namespace, name) = (&sandbox.meta.key.namespace, sandbox.name());
+    match findings.service {
+        ServiceState::Exists => {
+            status.service = Some(name.to_owned());
+            status.service_fqdn = Some(format!("{name}.{namespace}.svc.{domain}"));
+        }
+        ServiceState::NotRequired | ServiceState::Missing => {
+            status.service = None;
+            status.service_fqdn = None;
+        }
+        ServiceState::Untouched => {}
+    }
+    status
+}
+
+/// The first word about the end of a sandbox.
+pub(super) fn expired(sandbox: &Sandbox, now: Timestamp) -> SandboxStatus {
+    let kept = |kind| {
+        let condition = condition(&sandbox.status, kind)?;
+        Some((
+            status_of(condition),
+            condition.reason.clone(),
+            condition.message.clone(),
+        ))
+    };
+    let ready = verdict("False", EXPIRED, "Sandbox has expired");
+    SandboxStatus {
+        conditions: Some(conditions(
+            sandbox,
+            [
+                (SUSPENDED, kept(SUSPENDED)),
+                (FINISHED, kept(FINISHED)),
+                (POD_SCHEDULED, None),
+                (READY, Some(ready)),
+            ],
+            now,
+        )),
+        ..sandbox.status.clone()
+    }
+}
+
+/// The last word: only the conditions stay.
+pub(super) fn retained(sandbox: &Sandbox, now: Timestamp) -> SandboxStatus {
+    SandboxStatus {
+        conditions: expired(sandbox, now).conditions,
+        ..SandboxStatus::default()
+    }
+}
+
+fn status_of(condition: &Condition) -> &'static str {
+    match condition.status.as_str() {
+        "True" => "True",
+        "False" => "False",
+        _ => "Unknown",
+    }
+}
+
+fn suspended(is_wanted: bool, pod: PodState<'_>) -> Verdict {
+    if !is_wanted {
+        return verdict("False", "NotSuspended", "Sandbox is not suspended");
+    }
+    match pod {
+        PodState::Missing => verdict(
+            "True",
+            POD_TERMINATED,
+            "Pod has been terminated. Sandbox is suspended",
+        ),
+        PodState::Owned(_) => verdict(
+            "False",
+            "PodTerminating",
+            "Pod is terminating. Sandbox is suspending",
+        ),
+        PodState::NotOwned => verdict(
+            "False",
+            "PodNotOwned",
+            "Refused to delete pod because it is not owned by this sandbox",
+        ),
+        PodState::Many(_) | PodState::Unknown => verdict(
+            "Unknown",
+            "PodStateUnknown",
+            "Pod state is unknown. Sandbox suspension cannot be confirmed",
+        ),
+    }
+}
+
+/// A pod that is being deleted ends in a terminal phase too; that is not the end of its work.
+fn finished(old: &SandboxStatus, pod: PodState<'_>) -> Option<Verdict> {
+    let PodState::Owned(pod) = pod else {
+        return None;
+    };
+    if pod.meta.is_deleting && condition(old, FINISHED).is_none() {
+        return None;
+    }
+    match &*pod.phase {
+        "Succeeded" => Some(verdict(
+            "True",
+            "PodSucceeded",
+            "Pod completed successfully",
+        )),
+        "Failed" => Some(verdict("True", "PodFailed", "Pod failed")),
+        _ => None,
+    }
+}
+
+fn scheduled(pod: PodState<'_>) -> Option<Verdict> {
+    const UNKNOWN: &str = "PodSchedulingUnknown";
+    let pod = match pod {
+        PodState::Owned(pod) => pod,
+        PodState::Unknown => {
+            let message = "Pod state is unknown. Pod scheduling cannot be determined";
+            return Some(verdict("Unknown", UNKNOWN, message));
+        }
+        PodState::Missing | PodState::NotOwned | PodState::Many(_) => return None,
+    };
+    let Some(own) = &pod.scheduled else {
+        let message = "Pod has not reported a PodScheduled condition yet";
+        return Some(verdict("Unknown", UNKNOWN, message));
+    };
+    let status = match &*own.status {
+        "True" => "True",
+        "False" => "False",
+        _ => "Unknown",
+    };
+    let reason = match (&*own.reason, status) {
+        ("", "True") => POD_SCHEDULED,
+        ("", _) => UNKNOWN,
+        (reason, _) => reason,
+    };
+    Some(verdict(status, reason, &*own.message))
+}
+
+fn ready(
+    sandbox: &Sandbox,
+    findings: &Findings<'_>,
+    has_been_suspended: bool,
+    finished: Option<&Verdict>,
+) -> Verdict {
+    if let PodState::Many(count) = findings.pod {
+        return verdict("False", MULTIPLE_PODS, multiple_pods(count));
+    }
+    if !findings.errors.is_empty() {
+        let message = format!("Error seen: {}", findings.errors.join("\n"));
+        return verdict("False", "ReconcilerError", message);
+    }
+    if sandbox.is_suspended {
+        let message = match has_been_suspended {
+            true => "Sandbox is suspended",
+            false => "Sandbox is suspending",
+        };
+        return verdict("False", "SandboxSuspended", message);
+    }
+    if let Some((_, reason, message)) = finished {
+        return verdict("False", reason, message.as_str());
+    }
+    let (is_ready, mut message) = match findings.pod {
+        PodState::Owned(pod) => match (&*pod.phase, pod.is_ready, pod.ips.is_empty()) {
+            ("Running", true, false) => (true, "Pod is Ready".to_owned()),
+            ("Running", true, true) => (false, "Pod is Ready but has no podIPs yet".to_owned()),
+            ("Running", false, _) => (false, "Pod is Running but not Ready".to_owned()),
+            (phase, ..) => (false, format!("Pod exists with phase: {phase}")),
+        },
+        _ => (false, "Pod does not exist".to_owned()),
+    };
+    let has_service = match findings.service {
+        ServiceState::Exists => {
+            message.push_str("; Service Exists");
+            true
+        }
+        ServiceState::Missing => {
+            message.push_str("; Service does not exist");
+            false
+        }
+        ServiceState::NotRequired | ServiceState::Untouched => true,
+    };
+    match is_ready && has_service {
+        true => verdict("True", "DependenciesReady", message),
+        false => verdict("False", "DependenciesNotReady", message),
+    }
+}
+
+/// Conditions of other kinds are somebody else's and stay.
+fn conditions(
+    sandbox: &Sandbox,
+    wanted: [(&str, Option<Verdict>); 4],
+    now: Timestamp,
+) -> Vec<Condition> {
+    let mut conditions = sandbox.status.conditions.clone().unwrap_or_default();
+    for (kind, verdict) in wanted {
+        let place = conditions
+            .iter()
+            .position(|condition| condition.type_ == kind);
+        let Some((status, reason, message)) = verdict else {
+            place.map(|place| conditions.remove(place));
+            continue;
+        };
+        let since = place
+            .map(|place| &conditions[place])
+            .filter(|old| old.status == status)
+            .map_or_else(|| seconds(now), |old| old.last_transition_time.clone());
+        let new = Condition {
+            type_: kind.to_owned(),
+            status: status.to_owned(),
+            reason,
+            message,
+            last_transition_time: since,
+            observed_generation: Some(sandbox.meta.generation),
+        };
+        match place {
+            Some(place) => conditions[place] = new,
+            None => conditions.push(new),
+        }
+    }
+    conditions
+}
+
+/// The API keeps whole seconds.
+fn seconds(time: Timestamp) -> Time {
+    Time(Timestamp::from_second(time.as_second()).unwrap_or(time))
+}
+
+/// The merge patch of the status, if it is worth a write.
+pub(super) fn patch(old: &SandboxStatus, new: &SandboxStatus) -> Option<Value> {
+    let differs = |field: &str| match field {
+        "conditions" => !same_conditions(old, new),
+        "nodeName" => is_ready(new),
+        _ => true,
+    };
+    let (old, new) = (fields(old), fields(new));
+    let mut patch = Map::new();
+    for field in old.keys().chain(new.keys()) {
+        if old.get(field) != new.get(field) {
+            let value = new.get(field).cloned().unwrap_or_default();
+            patch.insert(field.clone(), value);
+        }
+    }
+    let is_worth_it = patch.keys().any(|field| differs(field));
+    is_worth_it.then_some(Value::Object(patch))
+}
+
+fn is_ready(status: &SandboxStatus) -> bool {
+    condition(status, READY).is_some_and(|ready| ready.status == "True")
+}
+
+/// Which generation they speak of is told with the next thing there is to tell.
+fn same_conditions(old: &SandboxStatus, new: &SandboxStatus) -> bool {
+    let told = |status: &SandboxStatus| {
+        let all = status.conditions.clone().unwrap_or_default();
+        all.into_iter()
+            .map(|one| (one.type_, one.status, one.reason, one.message))
+            .collect::<Vec<_>>()
+    };
+    told(old) == told(new)
+}
+
+fn fields(status: &SandboxStatus) -> Map<String, Value> {
+    match serde_json::to_value(status) {
+        Ok(Value::Object(fields)) => fields,
+        _ => Map::new(),
+    }
+}

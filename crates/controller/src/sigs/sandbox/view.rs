@@ -1,0 +1,168 @@
+//! What the controller keeps of the objects it watches.
+
+use std::sync::Arc;
+
+use api::sigs::{
+    shared::{Blueprint, SandboxLifetime},
+    v1beta1::{self, OperatingMode, SandboxStatus},
+};
+use k8s_openapi::api::core::v1;
+
+use crate::{
+    meta::Meta,
+    sigs::names,
+    store::{Texts, View},
+};
+
+#[derive(Clone, Debug)]
+pub struct Sandbox {
+    pub meta: Meta,
+    /// The blueprint as JSON: members of a pool have one in common, and it is read only where it is needed.
+    pub blueprint: Arc<str>,
+    pub is_suspended: bool,
+    pub lifetime: SandboxLifetime,
+    pub status: SandboxStatus,
+}
+
+impl View for Sandbox {
+    type Object = v1beta1::Sandbox;
+
+    fn of(object: v1beta1::Sandbox, texts: &mut Texts) -> Self {
+        let mut meta = Meta::from(object.metadata);
+        // others can be as large as the object itself, and no controller reads them
+        meta.annotations = meta
+            .annotations
+            .without(|key| !key.starts_with(names::GROUP));
+        let blueprint = serde_json::to_string(&object.spec.blueprint).unwrap_or_default();
+        Self {
+            meta,
+            blueprint: texts.share(blueprint),
+            is_suspended: object.spec.operating_mode == Some(OperatingMode::Suspended),
+            lifetime: object.spec.lifetime,
+            status: object.status.unwrap_or_default(),
+        }
+    }
+
+    fn meta(&self) -> &Meta {
+        &self.meta
+    }
+}
+
+impl Sandbox {
+    pub fn blueprint(&self) -> Result<Blueprint, serde_json::Error> {
+        serde_json::from_str(&self.blueprint)
+    }
+
+    pub fn name(&self) -> &str {
+        &self.meta.key.name
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pod {
+    pub meta: Meta,
+    pub node_name: Option<Box<str>>,
+    pub phase: Box<str>,
+    pub ips: Box<[Box<str>]>,
+    pub is_ready: bool,
+    pub scheduled: Option<Box<Scheduled>>,
+}
+
+/// The pod's own condition `PodScheduled`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Scheduled {
+    pub status: Box<str>,
+    pub reason: Box<str>,
+    pub message: Box<str>,
+}
+
+impl View for Pod {
+    type Object = v1::Pod;
+
+    fn of(object: v1::Pod, _: &mut Texts) -> Self {
+        let status = object.status.unwrap_or_default();
+        let conditions = status.conditions.unwrap_or_default();
+        let find = |kind: &str| conditions.iter().find(|condition| condition.type_ == kind);
+        let scheduled = find("PodScheduled").map(|condition| Scheduled {
+            status: condition.status.as_str().into(),
+            reason: condition.reason.as_deref().unwrap_or_default().into(),
+            message: condition.message.as_deref().unwrap_or_default().into(),
+        });
+        let ips = status.pod_ips.into_iter().flatten();
+        Self {
+            meta: object.metadata.into(),
+            node_name: object
+                .spec
+                .and_then(|spec| spec.node_name)
+                .filter(|name| !name.is_empty())
+                .map(Into::into),
+            phase: status.phase.unwrap_or_default().into(),
+            ips: ips.map(|ip| ip.ip.into()).collect(),
+            is_ready: find("Ready").is_some_and(|condition| condition.status == "True"),
+            scheduled: scheduled.map(Box::new),
+        }
+    }
+
+    fn meta(&self) -> &Meta {
+        &self.meta
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Service {
+    pub meta: Meta,
+    pub selector: crate::meta::Pairs,
+    pub cluster_ip: Box<str>,
+    pub ports: Vec<Port>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Port {
+    pub name: String,
+    pub protocol: String,
+    pub port: i64,
+    /// A number or a name.
+    pub target: serde_json::Value,
+}
+
+impl View for Service {
+    type Object = v1::Service;
+
+    fn of(object: v1::Service, _: &mut Texts) -> Self {
+        let spec = object.spec.unwrap_or_default();
+        let ports = spec.ports.into_iter().flatten().map(|port| Port {
+            name: port.name.unwrap_or_default(),
+            protocol: port.protocol.unwrap_or_default(),
+            port: port.port.into(),
+            target: serde_json::to_value(port.target_port).unwrap_or_default(),
+        });
+        Self {
+            meta: object.metadata.into(),
+            selector: (&spec.selector.unwrap_or_default()).into(),
+            cluster_ip: spec.cluster_ip.unwrap_or_default().into(),
+            ports: ports.collect(),
+        }
+    }
+
+    fn meta(&self) -> &Meta {
+        &self.meta
+    }
+}
+
+/// A volume claim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Volume(pub Meta);
+
+impl View for Volume {
+    type Object = v1::PersistentVolumeClaim;
+
+    fn of(object: v1::PersistentVolumeClaim, _: &mut Texts) -> Self {
+        let mut meta = Meta::from(object.metadata);
+        meta.annotations = crate::meta::Pairs::default();
+        Self(meta)
+    }
+
+    fn meta(&self) -> &Meta {
+        &self.0
+    }
+}

@@ -1,0 +1,62 @@
+//! Watches that fill stores.
+
+use std::{pin::pin, sync::Arc};
+
+use futures::StreamExt as _;
+use kube::{
+    Api, Client,
+    runtime::watcher::{self, watcher},
+};
+
+use crate::{
+    clock::Clock,
+    queue::retry_after,
+    store::{Store, View},
+};
+
+/// Where a controller looks.
+#[derive(Clone)]
+pub(crate) struct Scope {
+    pub(crate) client: Client,
+    /// Everywhere if there is none.
+    pub(crate) namespace: Option<Arc<str>>,
+    pub(crate) clock: Clock,
+}
+
+/// Keeps the store up to date with the objects that have the label, and tells of everything that changes. Never returns.
+pub(crate) async fn follow<V: View>(
+    scope: Scope,
+    label: Option<&str>,
+    store: Store<V>,
+    touched: impl Fn(&V),
+) {
+    let api: Api<V::Object> = match &scope.namespace {
+        Some(namespace) => Api::namespaced(scope.client.clone(), namespace),
+        None => Api::all(scope.client.clone()),
+    };
+    let config = watcher::Config::default();
+    let config = match label {
+        Some(label) => config.labels(label),
+        None => config,
+    };
+    let mut events = pin!(watcher(api, config));
+    let mut failures = 0;
+    while let Some(event) = events.next().await {
+        let held = scope.clock.hold();
+        match event {
+            Ok(event) => {
+                failures = 0;
+                for view in store.apply(event) {
+                    touched(&view);
+                }
+            }
+            // the next poll begins anew
+            Err(_) => {
+                let pause = scope.clock.sleep(retry_after(failures));
+                failures = failures.saturating_add(1);
+                drop(held);
+                pause.await;
+            }
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! The controller of sandboxes on the embedded cluster: what it does, and what it does when anything fails.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod scenarios;
+mod stage;
+
+use futures::future::join_all;
+use local::fault::{Fault, Faults, every_point};
+
+use stage::{Stage, Theatre};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_scenario_ends_as_it_says() {
+    let theatre = Theatre::open().await;
+    for (name, scenario) in scenarios::ALL {
+        let stage = Stage::new(&theatre, name, Faults::none()).await;
+        stage.play(*scenario).await;
+    }
+}
+
+/// Whatever fails, and at whatever request: what each scenario says of the end holds, and then nothing is written.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_single_fault_changes_the_end_of_any_scenario() {
+    let theatre = Theatre::open().await;
+    let runs = scenarios::ALL.iter().map(async |(name, scenario)| {
+        let report = every_point(&Fault::SUDDEN, async |faults: Faults| {
+            let stage = Stage::new(&theatre, name, faults).await;
+            stage.play(*scenario).await;
+        })
+        .await;
+        let points: usize = report.struck.values().sum();
+        println!("{name}: {points} faults");
+        (points, report)
+    });
+    let reports = join_all(runs).await;
+    let points: usize = reports.iter().map(|(points, _)| points).sum();
+    println!("{points} faults in {} scenarios", reports.len());
+    for fault in Fault::SUDDEN {
+        for method in ["GET", "POST", "PATCH", "DELETE"] {
+            let key = (fault, method.to_owned());
+            let has_struck = reports
+                .iter()
+                .any(|(_, report)| report.struck.contains_key(&key));
+            assert!(has_struck, "{fault:?} never struck a {method}");
+        }
+    }
+}

@@ -1,0 +1,365 @@
+//! An embedded cluster with a hollow node, and on it a namespace with a controller of its own.
+
+use std::{
+    fmt::Debug,
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use api::{
+    crds::{Conversion, Family, Versions},
+    sigs::v1beta1::{Sandbox, SandboxStatus},
+};
+use controller::{
+    clock::{Awake, Clock, Time},
+    sigs::sandbox::{Options, Sandboxes},
+};
+use futures::future::{BoxFuture, LocalBoxFuture};
+use k8s_openapi::{
+    NamespaceResourceScope,
+    api::core::v1::{Namespace, Pod},
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+    apimachinery::pkg::apis::meta::v1::Condition,
+    jiff::Timestamp,
+};
+use kube::{
+    Api, Client, Resource,
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+};
+use local::{Cluster, clock, fault::Faults, hollow};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+/// The longest that a controller waits before it tries again; longer waits are the scenario's to pass.
+const SHORT: Duration = Duration::from_secs(60);
+
+/// What many runs share.
+pub(crate) struct Theatre {
+    cluster: Cluster,
+    _hollow: hollow::Hollow,
+    stages: AtomicUsize,
+}
+
+impl Theatre {
+    pub(crate) async fn open() -> Self {
+        let cluster = Cluster::open(local::Options::ephemeral()).await.unwrap();
+        let client = cluster.client();
+        let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
+        let rendered = api::crds::render(&[Family::Sigs], Versions::V1beta1, Conversion::None);
+        for crd in rendered.unwrap() {
+            crds.create(&PostParams::default(), &crd).await.unwrap();
+        }
+        let sandboxes: Api<Sandbox> = Api::all(client.clone());
+        let start = Instant::now();
+        while sandboxes.list(&ListParams::default()).await.is_err() {
+            assert!(start.elapsed() < PATIENCE, "sandboxes are never served");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let options = hollow::Options::default();
+        Self {
+            _hollow: hollow::Hollow::start(client, clock::Clock::system(), options),
+            cluster,
+            stages: AtomicUsize::new(0),
+        }
+    }
+}
+
+/// The clock of the embedded cluster, as a controller knows it.
+struct Moved(clock::Clock);
+
+impl Time for Moved {
+    fn now(&self) -> Timestamp {
+        self.0.now()
+    }
+
+    fn sleep_until(&self, deadline: Timestamp) -> BoxFuture<'static, Awake> {
+        let sleep = self.0.sleep_until(deadline);
+        Box::pin(async move { Box::new(sleep.await) as Awake })
+    }
+
+    fn hold(&self) -> Awake {
+        Box::new(self.0.hold())
+    }
+}
+
+pub(crate) type Scenario = for<'a> fn(&'a Stage) -> LocalBoxFuture<'a, ()>;
+
+pub(crate) struct Stage {
+    pub(crate) client: Client,
+    pub(crate) namespace: String,
+    pub(crate) clock: clock::Clock,
+    name: String,
+    faults: Faults,
+    /// What the controller that comes after a dead one does.
+    survivor: Faults,
+    controller: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Stage {
+    pub(crate) async fn new(theatre: &Theatre, name: &str, faults: Faults) -> Self {
+        let client = theatre.cluster.client();
+        let number = theatre.stages.fetch_add(1, Ordering::Relaxed);
+        let namespace = format!("stage-{number}");
+        let mut object = Namespace::default();
+        object.metadata.name = Some(namespace.clone());
+        let namespaces: Api<Namespace> = Api::all(client.clone());
+        namespaces
+            .create(&PostParams::default(), &object)
+            .await
+            .unwrap();
+        Self {
+            client,
+            namespace,
+            clock: clock::Clock::manual("2026-01-31T12:00:00.7Z".parse().unwrap()),
+            name: name.to_owned(),
+            faults,
+            survivor: Faults::none(),
+            controller: Mutex::new(None),
+        }
+    }
+
+    fn start(&self, faults: &Faults) {
+        let options = Options {
+            namespace: Some(self.namespace.clone()),
+            ..Options::default()
+        };
+        let client = faults.client(self.client.clone());
+        let clock = Clock::new(Moved(self.clock.clone()));
+        let task = tokio::spawn(Sandboxes::run(client, clock, options));
+        if let Some(old) = self.controller.lock().unwrap().replace(task) {
+            old.abort();
+        }
+    }
+
+    /// Plays the scenario with a controller, and with another one after it if it dies.
+    pub(crate) async fn play(&self, scenario: Scenario) {
+        self.start(&self.faults);
+        let succession = async {
+            self.faults.stopped().await;
+            self.start(&self.survivor);
+            std::future::pending().await
+        };
+        let whole = async {
+            scenario(self).await;
+            self.is_quiet().await;
+        };
+        tokio::select! {
+            () = whole => {}
+            () = succession => {}
+        }
+        if let Some(task) = self.controller.lock().unwrap().take() {
+            task.abort();
+        }
+    }
+
+    pub(crate) fn writes(&self) -> usize {
+        [&self.faults, &self.survivor]
+            .into_iter()
+            .flat_map(Faults::points)
+            .filter(|point| point.method != http::Method::GET)
+            .count()
+    }
+
+    /// Nothing is written any more, neither now nor when time passes.
+    pub(crate) async fn is_quiet(&self) {
+        let start = Instant::now();
+        let mut writes = self.writes();
+        let mut calm = 0;
+        while calm < 6 {
+            self.nudge().await;
+            tokio::time::sleep(Duration::from_millis(4)).await;
+            let now = self.writes();
+            calm = if now == writes { calm + 1 } else { 0 };
+            writes = now;
+            assert!(start.elapsed() < PATIENCE, "{}", self.story("never quiet"));
+        }
+        self.clock.advance(Duration::from_secs(86_400)).await;
+        tokio::time::sleep(Duration::from_millis(4)).await;
+        assert_eq!(self.writes(), writes, "{}", self.story("writes by itself"));
+    }
+
+    /// Lets the controller try again what has failed.
+    async fn nudge(&self) {
+        let soon = clock::after(self.clock.now(), SHORT);
+        if let Some(deadline) = self.clock.next_deadline().filter(|at| *at <= soon) {
+            let wait = Duration::try_from(deadline.duration_since(self.clock.now()));
+            self.clock.advance(wait.unwrap_or_default()).await;
+        }
+    }
+
+    fn story(&self, what: &str) -> String {
+        let points = [&self.faults, &self.survivor].map(|faults| {
+            let points = faults.points().into_iter();
+            points
+                .map(|point| format!("{} {} {:?}", point.method, point.path, point.struck))
+                .collect::<Vec<_>>()
+        });
+        format!("{}: {what}\n{points:#?}", self.name)
+    }
+
+    pub(crate) async fn until<T: Debug>(
+        &self,
+        what: &str,
+        observe: impl AsyncFn() -> T,
+        is: impl Fn(&T) -> bool,
+    ) -> T {
+        let start = Instant::now();
+        // a look costs more than what is waited for
+        let mut pause = Duration::from_millis(2);
+        loop {
+            let seen = observe().await;
+            if is(&seen) {
+                return seen;
+            }
+            assert!(
+                start.elapsed() < PATIENCE,
+                "{}\n{seen:#?}",
+                self.story(what)
+            );
+            self.nudge().await;
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(Duration::from_millis(16));
+        }
+    }
+
+    pub(crate) fn api<K>(&self) -> Api<K>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    pub(crate) async fn create<K>(&self, object: Value) -> K
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+            + Clone
+            + Debug
+            + Serialize
+            + DeserializeOwned,
+    {
+        let object = serde_json::from_value(object).unwrap();
+        let created = self.api().create(&PostParams::default(), &object).await;
+        created.unwrap()
+    }
+
+    pub(crate) async fn patch<K>(&self, name: &str, patch: Value) -> K
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+            + Clone
+            + Debug
+            + DeserializeOwned,
+    {
+        let params = PatchParams::default();
+        let patched = self.api().patch(name, &params, &Patch::Merge(patch)).await;
+        patched.unwrap()
+    }
+
+    pub(crate) async fn delete<K>(&self, name: &str)
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+            + Clone
+            + Debug
+            + DeserializeOwned,
+    {
+        let api: Api<K> = self.api();
+        drop(api.delete(name, &DeleteParams::default()).await.unwrap());
+    }
+
+    pub(crate) async fn list<K>(&self) -> Vec<K>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+            + Clone
+            + Debug
+            + DeserializeOwned,
+    {
+        let all = self.api().list(&ListParams::default()).await;
+        all.unwrap().items
+    }
+
+    /// The pods, of which there is never more than one that is not going.
+    pub(crate) async fn pods(&self) -> Vec<Pod> {
+        let pods: Vec<Pod> = self.list().await;
+        let staying = pods
+            .iter()
+            .filter(|pod| pod.metadata.deletion_timestamp.is_none());
+        assert!(staying.count() <= 1, "{}", self.story("two pods"));
+        pods
+    }
+
+    pub(crate) async fn sandbox(&self) -> Sandbox {
+        self.api().get("box").await.unwrap()
+    }
+
+    pub(crate) async fn status(&self) -> SandboxStatus {
+        self.sandbox().await.status.unwrap_or_default()
+    }
+
+    /// Waits until the sandbox says this of its readiness.
+    pub(crate) async fn until_ready_is(
+        &self,
+        status: &str,
+        reason: &str,
+        message: &str,
+    ) -> SandboxStatus {
+        let says = |seen: &SandboxStatus| {
+            condition(seen, "Ready").is_some_and(|ready| {
+                (&*ready.status, &*ready.reason, &*ready.message) == (status, reason, message)
+            })
+        };
+        let observe = async || {
+            self.pods().await;
+            self.status().await
+        };
+        self.until(&format!("Ready {status} {reason} {message}"), observe, says)
+            .await
+    }
+
+    pub(crate) async fn until_ready(&self) -> SandboxStatus {
+        self.until_ready_is("True", "DependenciesReady", "Pod is Ready")
+            .await
+    }
+}
+
+pub(crate) fn condition<'a>(status: &'a SandboxStatus, kind: &str) -> Option<&'a Condition> {
+    let mut all = status.conditions.iter().flatten();
+    all.find(|condition| condition.type_ == kind)
+}
+
+pub(crate) fn reason<'a>(status: &'a SandboxStatus, kind: &str) -> Option<&'a str> {
+    condition(status, kind).map(|condition| condition.reason.as_str())
+}
+
+/// A sandbox called `box` with one container that listens.
+pub(crate) fn sandbox(spec: Value) -> Value {
+    let mut object = json!({
+        "apiVersion": "agents.x-k8s.io/v1beta1",
+        "kind": "Sandbox",
+        "metadata": {"name": "box"},
+        "spec": {
+            "podTemplate": {
+                "metadata": {"labels": {"app": "agent"}, "annotations": {"team": "one"}},
+                "spec": {"containers": [{
+                    "name": "main", "image": "app:1", "ports": [{"containerPort": 8080}],
+                }]},
+            },
+        },
+    });
+    merge(&mut object["spec"], spec);
+    object
+}
+
+fn merge(into: &mut Value, from: Value) {
+    match (into, from) {
+        (Value::Object(into), Value::Object(from)) => {
+            for (key, value) in from {
+                merge(into.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        (into, from) => *into = from,
+    }
+}
