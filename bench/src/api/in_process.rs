@@ -14,7 +14,7 @@ use crate::client::Ask;
 use crate::objects::{SANDBOXES, Template, change, definition};
 use crate::process;
 use crate::table::{Table, Target, Times, Unit, micros, progress};
-use crate::watches::{PACE, WANTED, WATCHERS, WRITES, show, version};
+use crate::watches::{PACE, WANTED, WATCHERS, WRITES, delays, show, version};
 
 const ROUNDS: u64 = 10_000;
 const WARM_UP: u64 = 500;
@@ -165,12 +165,5 @@ async fn delivery(client: &kube::Client) -> Result<Times> {
         answered.insert(version(made.as_bytes()).context("no version")?, now);
         tokio::time::sleep(PACE).await;
     }
-    let mut times = Vec::new();
-    while let Some(seen) = watchers.join_next().await {
-        for (version, at) in seen?? {
-            let answered = answered.get(&version).context("an event of no write")?;
-            times.push(at.saturating_duration_since(*answered));
-        }
-    }
-    Ok(Times::new(times))
+    delays(&answered, watchers).await
 }

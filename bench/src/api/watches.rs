@@ -65,6 +65,14 @@ async fn delivery(side: &Side) -> Result<Times> {
         answered.insert(version(&made).context("no version")?, now);
         tokio::time::sleep(PACE).await;
     }
+    delays(&answered, watchers).await
+}
+
+/// How long after its answer each write was seen, by every watcher.
+pub(crate) async fn delays(
+    answered: &HashMap<u64, Instant>,
+    mut watchers: JoinSet<Result<Vec<(u64, Instant)>>>,
+) -> Result<Times> {
     let mut times = Vec::new();
     while let Some(seen) = watchers.join_next().await {
         for (version, at) in seen?? {
