@@ -524,6 +524,43 @@ async fn patches_that_name_no_version_never_lose_a_race() {
     cluster.close().await;
 }
 
+/// What was just written under one schema is looked at anew under the next.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_patch_after_a_change_of_the_definition_follows_the_new_one() {
+    let (_cluster, api) = cluster().await;
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let definition = |color: Value| {
+        let spec =
+            json!({"type": "object", "properties": {"color": color, "size": {"type": "integer"}}});
+        let schema = json!({"type": "object", "properties": {"spec": spec}});
+        json!({
+            "metadata": {"name": "gadgets.example.com"},
+            "spec": {
+                "group": "example.com", "scope": "Namespaced",
+                "names": {"plural": "gadgets", "kind": "Gadget"},
+                "versions": [{
+                    "name": "v1", "served": true, "storage": true,
+                    "schema": {"openAPIV3Schema": schema},
+                }],
+            },
+        })
+    };
+    api.create(definitions, definition(json!({"type": "string"})))
+        .await;
+    let gadgets = "/apis/example.com/v1/namespaces/default/gadgets";
+    let gadget = json!({
+        "apiVersion": "example.com/v1", "kind": "Gadget", "metadata": {"name": "g"}, "spec": {"size": 1},
+    });
+    api.create(gadgets, gadget).await;
+    let colored = definition(json!({"type": "string", "default": "red"}));
+    let path = format!("{definitions}/gadgets.example.com");
+    api.done("PATCH", &path, json!({"spec": colored["spec"]}))
+        .await;
+    let label = json!({"metadata": {"labels": {"a": "b"}}});
+    let patched = api.done("PATCH", &format!("{gadgets}/g"), label).await;
+    assert_eq!(patched["spec"], json!({"size": 1, "color": "red"}));
+}
+
 /// The controllers are ended as soon as something of theirs is on disk, until nothing is left to do. Writes that were
 /// waiting together are on disk together, so how often they die differs from run to run.
 #[tokio::test(flavor = "multi_thread")]
