@@ -4,6 +4,7 @@
 //! to the API server, and [`clock`] is the time of all of them. A family's module holds one module per kind.
 
 pub mod clock;
+pub mod conditions;
 pub mod events;
 pub mod meta;
 pub mod queue;

@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use k8s_openapi::{
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
+    jiff::Timestamp,
+};
 use serde_json::{Value, json};
 
 /// Namespace and name. Clones share their text.
@@ -44,6 +47,7 @@ pub struct Meta {
     /// The resource version as a number, which is how versions of one kind are compared.
     pub version: u64,
     pub generation: i64,
+    pub created: Timestamp,
     pub labels: Pairs,
     pub annotations: Pairs,
     /// The owner that is its controller.
@@ -84,6 +88,9 @@ impl From<ObjectMeta> for Meta {
             uid: meta.uid.unwrap_or_default().into(),
             version: version(meta.resource_version.as_deref()),
             generation: meta.generation.unwrap_or_default(),
+            created: meta
+                .creation_timestamp
+                .map_or(Timestamp::UNIX_EPOCH, |time| time.0),
             labels: Pairs::from(&meta.labels.unwrap_or_default()),
             annotations: Pairs::from(&meta.annotations.unwrap_or_default()),
             owner,
@@ -109,6 +116,12 @@ pub(crate) fn version(text: Option<&str>) -> u64 {
 }
 
 impl Meta {
+    /// Whether an object of this group and kind is its controller, of whatever version.
+    pub fn is_controlled_by_a(&self, group: &str, kind: &str) -> bool {
+        let is_one = |owner: &Box<Owner>| owner.group() == group && *owner.kind == *kind;
+        self.owner.as_ref().is_some_and(is_one)
+    }
+
     pub fn is_controlled_by(&self, uid: &str) -> bool {
         self.owner.as_ref().is_some_and(|owner| *owner.uid == *uid)
     }

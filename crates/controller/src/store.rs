@@ -7,7 +7,7 @@
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
     fmt::Debug,
-    sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+    sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
 use kube::{Resource, runtime::watcher::Event};
@@ -30,10 +30,35 @@ pub trait View: Send + Sync + Sized + 'static {
     fn meta(&self) -> &Meta;
 }
 
+/// Something that has become known of one object.
+pub struct Change<'a, V> {
+    pub before: Option<&'a Arc<V>>,
+    pub after: Option<&'a Arc<V>>,
+    pub by: By,
+}
+
+impl<'a, V> Change<'a, V> {
+    /// As it was and as it is.
+    pub fn views(&self) -> impl Iterator<Item = &'a Arc<V>> {
+        self.before.into_iter().chain(self.after)
+    }
+}
+
+/// How a change has become known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    Watch,
+    /// By the answer to a write of this manager.
+    Answer(&'static str),
+}
+
+type Listener<V> = Box<dyn Fn(&Change<'_, V>) + Send + Sync>;
+
 /// Clones are one store.
 pub struct Store<V> {
     state: Arc<RwLock<State<V>>>,
     listed: Arc<watch::Sender<bool>>,
+    listener: Arc<OnceLock<Listener<V>>>,
 }
 
 impl<V> Clone for Store<V> {
@@ -41,6 +66,7 @@ impl<V> Clone for Store<V> {
         Self {
             state: Arc::clone(&self.state),
             listed: Arc::clone(&self.listed),
+            listener: Arc::clone(&self.listener),
         }
     }
 }
@@ -56,6 +82,7 @@ impl<V: View> Default for Store<V> {
                 texts: Texts::default(),
             })),
             listed: Arc::new(watch::Sender::new(false)),
+            listener: Arc::default(),
         }
     }
 }
@@ -63,6 +90,11 @@ impl<V: View> Default for Store<V> {
 impl<V: View> Store<V> {
     pub fn get(&self, key: &Key) -> Option<Arc<V>> {
         self.state().views.get(key).cloned()
+    }
+
+    /// Everything, in no order.
+    pub fn all(&self) -> Vec<Arc<V>> {
+        self.state().views.values().cloned().collect()
     }
 
     /// All that the object with this uid controls, in the order of their names.
@@ -87,13 +119,20 @@ impl<V: View> Store<V> {
         let _ = self.listed.subscribe().wait_for(|listed| *listed).await;
     }
 
-    /// An answer of the server to a write or a read of ours.
-    pub fn learn(&self, object: V::Object) -> Arc<V> {
+    /// Whom to tell of every change, once however it becomes known. There is one; the first counts.
+    pub fn tell(&self, listener: impl Fn(&Change<'_, V>) + Send + Sync + 'static) {
+        let _ = self.listener.set(Box::new(listener));
+    }
+
+    /// The answer of the server to a write of this manager.
+    pub fn learn(&self, object: V::Object, by: &'static str) -> Arc<V> {
         let mut state = self.state_mut();
         let view = Arc::new(V::of(object, &mut state.texts));
         // the watch has been beyond it, and may have seen the object change or go
         if view.meta().version > state.watched {
-            state.insert(Arc::clone(&view));
+            let step = state.insert(Arc::clone(&view));
+            drop(state);
+            self.pass_on(step, By::Answer(by));
         }
         view
     }
@@ -103,22 +142,21 @@ impl<V: View> Store<V> {
         Arc::new(V::of(object, &mut self.state_mut().texts))
     }
 
-    /// The object with this uid is gone, says an answer.
-    pub fn forget(&self, key: &Key, uid: &str) {
+    /// The object with this uid is gone, says the answer to a write of this manager.
+    pub fn forget(&self, key: &Key, uid: &str, by: &'static str) {
         let mut state = self.state_mut();
-        if state
-            .views
-            .get(key)
-            .is_some_and(|view| *view.meta().uid == *uid)
-        {
-            state.remove(key);
-        }
+        let is_it = |view: &Arc<V>| *view.meta().uid == *uid;
+        let step = match state.views.get(key).is_some_and(is_it) {
+            true => state.remove(key),
+            false => None,
+        };
+        drop(state);
+        self.pass_on(step.map(|old| (Some(old), None)), By::Answer(by));
     }
 
-    /// Tells which views have come, changed or gone: each as it was and as it is.
-    pub(crate) fn apply(&self, event: Event<V::Object>) -> Vec<Arc<V>> {
+    pub(crate) fn apply(&self, event: Event<V::Object>) {
         let mut state = self.state_mut();
-        match event {
+        let steps = match event {
             Event::Init => {
                 state.listing = HashMap::new();
                 Vec::new()
@@ -129,27 +167,39 @@ impl<V: View> Store<V> {
                 Vec::new()
             }
             Event::InitDone => {
-                let touched = state.replace();
-                drop(state);
+                let steps = state.replace();
                 self.listed.send_replace(true);
-                touched
+                steps
             }
             Event::Apply(object) => {
                 let view = Arc::new(V::of(object, &mut state.texts));
-                if !state.moves_on(view.meta().version) {
-                    return Vec::new();
-                }
-                let old = state.insert(Arc::clone(&view));
-                old.into_iter().chain([view]).collect()
+                let is_news = state.moves_on(view.meta().version);
+                let step = is_news.then(|| state.insert(view));
+                step.flatten().into_iter().collect()
             }
             Event::Delete(object) => {
-                let view = V::of(object, &mut state.texts);
-                if !state.moves_on(view.meta().version) {
-                    return Vec::new();
-                }
-                let old = state.remove(&view.meta().key);
-                old.into_iter().chain([Arc::new(view)]).collect()
+                let Meta { version, key, .. } = Meta::from(object.meta().clone());
+                let old = match state.moves_on(version) {
+                    true => state.remove(&key),
+                    false => None,
+                };
+                old.map(|old| (Some(old), None)).into_iter().collect()
             }
+        };
+        drop(state);
+        self.pass_on(steps, By::Watch);
+    }
+
+    fn pass_on(&self, steps: impl IntoIterator<Item = Step<V>>, by: By) {
+        let Some(listener) = self.listener.get() else {
+            return;
+        };
+        for (before, after) in steps {
+            listener(&Change {
+                before: before.as_ref(),
+                after: after.as_ref(),
+                by,
+            });
         }
     }
 
@@ -161,6 +211,9 @@ impl<V: View> Store<V> {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+/// A view before and after.
+type Step<V> = (Option<Arc<V>>, Option<Arc<V>>);
 
 struct State<V> {
     views: HashMap<Key, Arc<V>>,
@@ -182,11 +235,11 @@ impl<V: View> State<V> {
         is_news
     }
 
-    /// Leaves a newer view of the same object as it is.
-    fn insert(&mut self, view: Arc<V>) -> Option<Arc<V>> {
+    /// Leaves a view of the same object that is as new or newer as it is.
+    fn insert(&mut self, view: Arc<V>) -> Option<Step<V>> {
         let key = view.meta().key.clone();
-        let newer = |old: &Arc<V>| old.meta().version > view.meta().version;
-        if self.views.get(&key).is_some_and(newer) {
+        let known = |old: &Arc<V>| old.meta().version >= view.meta().version;
+        if self.views.get(&key).is_some_and(known) {
             return None;
         }
         let old = self.remove(&key);
@@ -194,8 +247,8 @@ impl<V: View> State<V> {
             let owned = self.owned.entry(owner.uid.clone()).or_default();
             owned.insert(key.clone());
         }
-        self.views.insert(key, view);
-        old
+        self.views.insert(key, Arc::clone(&view));
+        Some((old, Some(view)))
     }
 
     fn remove(&mut self, key: &Key) -> Option<Arc<V>> {
@@ -212,19 +265,22 @@ impl<V: View> State<V> {
     }
 
     /// A list is the whole truth: what it lacks is gone, whatever answers said.
-    fn replace(&mut self) -> Vec<Arc<V>> {
+    fn replace(&mut self) -> Vec<Step<V>> {
         let listing = std::mem::take(&mut self.listing);
-        let mut touched: Vec<Arc<V>> = Vec::new();
-        for (_, old) in self.views.drain() {
-            touched.push(old);
-        }
+        let mut before = std::mem::take(&mut self.views);
         self.owned.clear();
-        for (_, view) in listing {
+        let mut steps = Vec::new();
+        for (key, view) in listing {
             self.watched = self.watched.max(view.meta().version);
-            touched.push(Arc::clone(&view));
+            let old = before.remove(&key);
+            let is_known = |old: &Arc<V>| old.meta().version == view.meta().version;
+            if !old.as_ref().is_some_and(is_known) {
+                steps.push((old, Some(Arc::clone(&view))));
+            }
             self.insert(view);
         }
-        touched
+        steps.extend(before.into_values().map(|old| (Some(old), None)));
+        steps
     }
 }
 

@@ -23,13 +23,8 @@ pub(crate) struct Scope {
     pub(crate) clock: Clock,
 }
 
-/// Keeps the store up to date with the objects that have the label, and tells of everything that changes. Never returns.
-pub(crate) async fn follow<V: View>(
-    scope: Scope,
-    label: Option<&str>,
-    store: Store<V>,
-    touched: impl Fn(&V),
-) {
+/// Keeps the store up to date with the objects that have the label. Never returns.
+pub(crate) async fn follow<V: View>(scope: Scope, label: Option<&str>, store: Store<V>) {
     let api: Api<V::Object> = match &scope.namespace {
         Some(namespace) => Api::namespaced(scope.client.clone(), namespace),
         None => Api::all(scope.client.clone()),
@@ -46,9 +41,7 @@ pub(crate) async fn follow<V: View>(
         match event {
             Ok(event) => {
                 failures = 0;
-                for view in store.apply(event) {
-                    touched(&view);
-                }
+                store.apply(event);
             }
             // the next poll begins anew
             Err(_) => {

@@ -115,7 +115,7 @@ impl Writer {
         body["apiVersion"] = json!(V::Object::api_version(&()));
         body["kind"] = json!(V::Object::kind(&()));
         let request = at::<V::Object>(namespace).create(&self.posting(), bytes(&body));
-        Ok(store.learn(self.send(request).await?))
+        Ok(store.learn(self.send(request).await?, self.manager))
     }
 
     /// A merge patch.
@@ -132,7 +132,7 @@ impl Writer {
         }
         let Key { namespace, name } = &seen.key;
         let request = at::<V::Object>(namespace).patch(name, &self.patching(), &Patch::Merge(body));
-        Ok(store.learn(self.send(request).await?))
+        Ok(store.learn(self.send(request).await?, self.manager))
     }
 
     /// A merge patch of the status. It tells what was seen and takes nothing away from anybody, so that it may meet an
@@ -151,7 +151,7 @@ impl Writer {
             &self.patching(),
             &Patch::Merge(body),
         );
-        Ok(store.learn(self.send(request).await?))
+        Ok(store.learn(self.send(request).await?, self.manager))
     }
 
     /// Asks for the end of exactly what was seen.
@@ -168,10 +168,10 @@ impl Writer {
         let answer = self.client.request_status::<V::Object>(request).await;
         match answer.map_err(Failure::from) {
             Ok(answer) => match answer.left() {
-                Some(going) => drop(store.learn(going)),
-                None => store.forget(&seen.key, &seen.uid),
+                Some(going) => drop(store.learn(going, self.manager)),
+                None => store.forget(&seen.key, &seen.uid, self.manager),
             },
-            Err(Failure::Gone(_)) => store.forget(&seen.key, &seen.uid),
+            Err(Failure::Gone(_)) => store.forget(&seen.key, &seen.uid, self.manager),
             Err(failure) => return Err(failure),
         }
         Ok(())

@@ -6,9 +6,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
-use super::shared::{
-    Blueprint, ClaimRequest, LocalReference, PersistentVolumeClaimTemplate, SandboxClaimStatus,
-    SandboxLifetime, TemplatePolicies, UpdateStrategy,
+use super::{
+    rolling_update::{ClaimPolicy, UpdateStrategy},
+    shared::{
+        Blueprint, ClaimRequest, LocalReference, PersistentVolumeClaimTemplate, SandboxClaimStatus,
+        SandboxLifetime, TemplatePolicies,
+    },
 };
 use crate::schema;
 
@@ -185,10 +188,12 @@ pub struct SandboxWarmPoolSpec {
     /// The template the members are made from.
     pub sandbox_template_ref: LocalReference,
     pub update_strategy: Option<UpdateStrategy>,
+    /// Which revision a claim gets while members differ.
+    pub claim_policy: Option<ClaimPolicy>,
 }
 
 #[skip_serializing_none]
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct SandboxWarmPoolStatus {
     /// Members, ready or on their way.
@@ -200,4 +205,15 @@ pub struct SandboxWarmPoolStatus {
     /// Generation of the spec that this status speaks of.
     #[schemars(range(min = 0))]
     pub observed_generation: Option<i64>,
+    /// Members of the newest revision.
+    pub updated_replicas: Option<i32>,
+    /// Members of the newest revision that can be claimed.
+    pub updated_available_replicas: Option<i32>,
+    /// The revision that all members had when the last rollout ended.
+    pub current_revision: Option<String>,
+    /// The revision that members are to have.
+    pub update_revision: Option<String>,
+    #[serde(default)]
+    #[schemars(schema_with = "schema::condition_list")]
+    pub conditions: Option<Vec<Condition>>,
 }

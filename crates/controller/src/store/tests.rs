@@ -1,12 +1,12 @@
 //! Watches that lag, repeat themselves and begin anew.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::runtime::watcher::Event;
 use serde_json::json;
 
-use super::{Store, Texts, View};
+use super::{By, Store, Texts, View};
 use crate::meta::{Key, Meta};
 
 struct Seen(Meta);
@@ -40,12 +40,32 @@ fn listed(maps: Vec<ConfigMap>) -> Store<Seen> {
     store
 }
 
-fn list(store: &Store<Seen>, maps: Vec<ConfigMap>) -> usize {
+fn list(store: &Store<Seen>, maps: Vec<ConfigMap>) {
     store.apply(Event::Init);
     for map in maps {
         store.apply(Event::InitApply(map));
     }
-    store.apply(Event::InitDone).len()
+    store.apply(Event::InitDone);
+}
+
+/// What the store tells: name, versions before and after, and how it became known.
+type Told = (String, Option<u64>, Option<u64>, By);
+
+fn listen(store: &Store<Seen>) -> Arc<Mutex<Vec<Told>>> {
+    let told: Arc<Mutex<Vec<Told>>> = Arc::default();
+    let ear = Arc::clone(&told);
+    store.tell(move |change| {
+        let name = change.views().next().unwrap().0.key.name.to_string();
+        let version = |view: Option<&Arc<Seen>>| view.map(|view| view.0.version);
+        let told = (
+            name,
+            version(change.before),
+            version(change.after),
+            change.by,
+        );
+        ear.lock().unwrap().push(told);
+    });
+    told
 }
 
 fn version(store: &Store<Seen>, name: &str) -> Option<u64> {
@@ -55,7 +75,7 @@ fn version(store: &Store<Seen>, name: &str) -> Option<u64> {
 #[test]
 fn an_answer_counts_until_the_watch_has_come_as_far() {
     let store = listed(vec![map("a", 1, "x")]);
-    store.learn(map("a", 5, "x"));
+    store.learn(map("a", 5, "x"), "me");
     assert_eq!(version(&store, "a"), Some(5));
     store.apply(Event::Apply(map("a", 3, "x")));
     assert_eq!(version(&store, "a"), Some(5));
@@ -68,7 +88,7 @@ fn a_late_answer_does_not_bring_back_what_the_watch_saw_go() {
     let store = listed(vec![]);
     store.apply(Event::Apply(map("a", 2, "x")));
     store.apply(Event::Delete(map("a", 4, "x")));
-    store.learn(map("a", 2, "x"));
+    store.learn(map("a", 2, "x"), "me");
     assert_eq!(version(&store, "a"), None);
 }
 
@@ -77,16 +97,47 @@ fn a_watch_that_repeats_itself_says_nothing_new() {
     let store = listed(vec![]);
     store.apply(Event::Apply(map("a", 2, "x")));
     store.apply(Event::Delete(map("a", 4, "x")));
-    assert!(store.apply(Event::Apply(map("a", 2, "x"))).is_empty());
+    let told = listen(&store);
+    store.apply(Event::Apply(map("a", 2, "x")));
+    assert!(told.lock().unwrap().is_empty());
     assert_eq!(version(&store, "a"), None);
-    assert_eq!(store.apply(Event::Apply(map("a", 9, "x"))).len(), 1);
+    store.apply(Event::Apply(map("a", 9, "x")));
+    let news = ("a".to_owned(), None, Some(9), By::Watch);
+    assert_eq!(*told.lock().unwrap(), [news]);
 }
 
 #[test]
-fn a_new_list_replaces_everything_and_touches_what_it_lacks() {
+fn a_change_is_told_once_however_often_it_is_heard_of() {
+    let store = listed(vec![map("a", 1, "x")]);
+    let told = listen(&store);
+    store.learn(map("a", 5, "x"), "me");
+    store.apply(Event::Apply(map("a", 5, "x")));
+    list(&store, vec![map("a", 5, "x")]);
+    store.forget(&Key::new("n", "a"), "a", "me");
+    store.apply(Event::Delete(map("a", 6, "x")));
+    let name = || "a".to_owned();
+    let steps = [
+        (name(), Some(1), Some(5), By::Answer("me")),
+        (name(), Some(5), None, By::Answer("me")),
+    ];
+    assert_eq!(*told.lock().unwrap(), steps);
+}
+
+#[test]
+fn a_new_list_replaces_everything_and_tells_of_what_it_lacks() {
     let store = listed(vec![map("a", 1, "x"), map("b", 2, "x")]);
-    store.learn(map("c", 3, "x"));
-    assert_eq!(list(&store, vec![map("b", 7, "y")]), 4);
+    let told = listen(&store);
+    store.learn(map("c", 3, "x"), "me");
+    list(&store, vec![map("b", 7, "y")]);
+    let mut told = told.lock().unwrap().split_off(1);
+    told.sort_by(|left, right| left.0.cmp(&right.0));
+    let step = |name: &str, before, after| (name.to_owned(), Some(before), after, By::Watch);
+    let steps = [
+        step("a", 1, None),
+        step("b", 2, Some(7)),
+        step("c", 3, None),
+    ];
+    assert_eq!(told, steps);
     assert_eq!((store.len(), version(&store, "b")), (1, Some(7)));
     assert!(store.owned_by("x").is_empty());
 }
@@ -107,8 +158,8 @@ fn objects_are_found_by_their_owner() {
         (names("x"), names("y")),
         (vec!["b".into()], vec!["a".into(), "c".into()])
     );
-    store.forget(&Key::new("n", "c"), "another");
-    store.forget(&Key::new("n", "b"), "b");
+    store.forget(&Key::new("n", "c"), "another", "me");
+    store.forget(&Key::new("n", "b"), "b", "me");
     assert_eq!((names("x"), names("y").len()), (vec![], 2));
 }
 

@@ -8,7 +8,8 @@ mod run;
 mod status;
 pub mod view;
 
-pub use run::{Options, Sandboxes};
+pub use run::Options;
+pub(crate) use run::{CONTROLLER, Sandboxes};
 
 #[cfg(test)]
 mod tests;

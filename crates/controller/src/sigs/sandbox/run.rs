@@ -3,7 +3,6 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use kube::Client;
-use tokio::task::JoinSet;
 
 use super::{
     decide::{Act, Look, Part, Step, World, decide},
@@ -13,16 +12,15 @@ use super::{
 use crate::{
     clock::Clock,
     events::Teller,
-    meta::{Key, Meta},
-    queue::{Next, Pass, Queue},
-    sigs::names,
+    meta::Key,
+    queue::{Next, Pass},
+    sigs::{names, run::Controller, stores::Stores},
     store::{Store, View},
-    watch::{Scope, follow},
     write::{Failure, Writer},
 };
 
 /// The name under which the controller writes and tells.
-const CONTROLLER: &str = "sandbox-controller";
+pub(crate) const CONTROLLER: &str = "sandbox-controller";
 const TELLER: Teller = Teller {
     controller: CONTROLLER,
     api_version: names::API_VERSION,
@@ -35,8 +33,6 @@ const MOST_ACTS: usize = 32;
 
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The one namespace to look at; all of them if there is none.
-    pub namespace: Option<String>,
     pub cluster_domain: String,
     /// How many sandboxes are worked on at a time.
     pub at_a_time: usize,
@@ -45,90 +41,26 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            namespace: None,
             cluster_domain: "cluster.local".to_owned(),
             at_a_time: 100,
         }
     }
 }
 
-/// What is known of sandboxes and of what belongs to them. Clones share it.
 #[derive(Clone)]
-pub struct Sandboxes {
-    pub sandboxes: Store<Sandbox>,
-    pub pods: Store<Pod>,
-    pub services: Store<Service>,
-    pub volumes: Store<Volume>,
+pub(crate) struct Sandboxes {
+    stores: Stores,
     writer: Writer,
     clock: Clock,
     domain: Arc<str>,
 }
 
-impl Sandboxes {
-    /// Controls sandboxes until it is dropped.
-    pub async fn run(client: Client, clock: Clock, options: Options) {
-        let this = Self {
-            sandboxes: Store::default(),
-            pods: Store::default(),
-            services: Store::default(),
-            volumes: Store::default(),
-            writer: Writer::new(client.clone(), CONTROLLER),
-            clock: clock.clone(),
-            domain: options.cluster_domain.into(),
-        };
-        let scope = Scope {
-            client,
-            namespace: options.namespace.map(Into::into),
-            clock: clock.clone(),
-        };
-        let queue = Queue::new(clock);
-        let mut watches = JoinSet::new();
-        this.watch(&scope, &queue, &mut watches);
-        this.sandboxes.listed().await;
-        this.pods.listed().await;
-        this.services.listed().await;
-        this.volumes.listed().await;
-        let pass = |pass: Pass<Key>| {
-            let this = this.clone();
-            async move { this.pass(pass).await }
-        };
-        queue.drive(options.at_a_time, pass).await;
-    }
-
-    fn watch(&self, scope: &Scope, queue: &Queue<Key>, watches: &mut JoinSet<()>) {
-        let label = Some(names::NAME_HASH);
-        let adding = |queue: &Queue<Key>| {
-            let queue = queue.clone();
-            move |meta: &Meta| {
-                let owner = meta.owner.as_ref();
-                if let Some(owner) = owner.filter(|owner| is_sandbox(owner)) {
-                    queue.add(meta.key.beside(&owner.name));
-                }
-            }
-        };
-        let (add, sandboxes) = (queue.clone(), self.sandboxes.clone());
-        watches.spawn(follow(scope.clone(), None, sandboxes, move |sandbox| {
-            add.add(sandbox.meta.key.clone());
-        }));
-        let (add, pods) = (adding(queue), self.pods.clone());
-        watches.spawn(follow(
-            scope.clone(),
-            label,
-            pods,
-            move |pod| add(&pod.meta),
-        ));
-        let (add, services) = (adding(queue), self.services.clone());
-        let touched = move |service: &Service| add(&service.meta);
-        watches.spawn(follow(scope.clone(), label, services, touched));
-        // nothing about a volume claim changes what a sandbox needs
-        watches.spawn(follow(scope.clone(), label, self.volumes.clone(), |_| {}));
-    }
-
+impl Controller for Sandboxes {
     /// One look at a sandbox: act until there is nothing left to do.
     async fn pass(&self, pass: Pass<Key>) -> Next {
         let mut seen = Seen::default();
         for _ in 0..MOST_ACTS {
-            let Some(sandbox) = self.sandboxes.get(&pass.key) else {
+            let Some(sandbox) = self.stores.sandboxes.get(&pass.key) else {
                 return Next::Never;
             };
             // the API server has checked it against the schema
@@ -138,14 +70,17 @@ impl Sandboxes {
             let world = World {
                 sandbox: &sandbox,
                 blueprint: &blueprint,
-                pods: self.pods.owned_by(&sandbox.meta.uid),
+                pods: self.stores.pods.owned_by(&sandbox.meta.uid),
                 annotated: match sandbox.meta.annotations.get(names::POD_NAME) {
-                    Some(name) if name != sandbox.name() => seen.pod(&self.pods, &sandbox, name),
+                    Some(name) if name != sandbox.name() => {
+                        seen.pod(&self.stores.pods, &sandbox, name)
+                    }
                     _ => Look::Missing,
                 },
-                namesake: seen.pod(&self.pods, &sandbox, sandbox.name()),
-                service: shown(&self.services, &pass.key).unwrap_or_else(|| seen.service.clone()),
-                volumes: seen.volumes(&self.volumes, &sandbox, &blueprint),
+                namesake: seen.pod(&self.stores.pods, &sandbox, sandbox.name()),
+                service: shown(&self.stores.services, &pass.key)
+                    .unwrap_or_else(|| seen.service.clone()),
+                volumes: seen.volumes(&self.stores.volumes, &sandbox, &blueprint),
                 trouble: seen.trouble.clone(),
                 is_told: seen.is_told,
                 domain: &self.domain,
@@ -165,6 +100,17 @@ impl Sandboxes {
         }
         Next::Retry
     }
+}
+
+impl Sandboxes {
+    pub(crate) fn new(client: &Client, clock: &Clock, stores: &Stores, options: Options) -> Self {
+        Self {
+            stores: stores.clone(),
+            writer: Writer::new(client.clone(), CONTROLLER),
+            clock: clock.clone(),
+            domain: options.cluster_domain.into(),
+        }
+    }
 
     async fn act(&self, sandbox: &Sandbox, act: &Act, seen: &mut Seen) -> Result<(), Failure> {
         let writer = &self.writer;
@@ -179,27 +125,39 @@ impl Sandboxes {
                 let (guard, body) = (*guard, body.clone());
                 match part {
                     Part::Volume(_) => {
-                        drop(writer.patch(&self.volumes, meta, guard, body).await?);
+                        drop(
+                            writer
+                                .patch(&self.stores.volumes, meta, guard, body)
+                                .await?,
+                        );
                     }
-                    Part::Pod => drop(writer.patch(&self.pods, meta, guard, body).await?),
-                    Part::Service => drop(writer.patch(&self.services, meta, guard, body).await?),
-                    Part::Sandbox => drop(writer.patch(&self.sandboxes, meta, guard, body).await?),
+                    Part::Pod => drop(writer.patch(&self.stores.pods, meta, guard, body).await?),
+                    Part::Service => drop(
+                        writer
+                            .patch(&self.stores.services, meta, guard, body)
+                            .await?,
+                    ),
+                    Part::Sandbox => drop(
+                        writer
+                            .patch(&self.stores.sandboxes, meta, guard, body)
+                            .await?,
+                    ),
                 }
                 seen.outdate(*part);
                 Ok(())
             }
             Act::Delete(part, meta) => {
                 match part {
-                    Part::Volume(_) => writer.delete(&self.volumes, meta).await?,
-                    Part::Pod => writer.delete(&self.pods, meta).await?,
-                    Part::Service => writer.delete(&self.services, meta).await?,
-                    Part::Sandbox => writer.delete(&self.sandboxes, meta).await?,
+                    Part::Volume(_) => writer.delete(&self.stores.volumes, meta).await?,
+                    Part::Pod => writer.delete(&self.stores.pods, meta).await?,
+                    Part::Service => writer.delete(&self.stores.services, meta).await?,
+                    Part::Sandbox => writer.delete(&self.stores.sandboxes, meta).await?,
                 }
                 seen.outdate(*part);
                 Ok(())
             }
             Act::Status(status) => {
-                let (store, meta) = (&self.sandboxes, &sandbox.meta);
+                let (store, meta) = (&self.stores.sandboxes, &sandbox.meta);
                 writer
                     .patch_status(store, meta, status.clone())
                     .await
@@ -223,12 +181,15 @@ impl Sandboxes {
         let (writer, namespace) = (&self.writer, &sandbox.meta.key.namespace);
         match part {
             Part::Volume(_) => writer
-                .create(&self.volumes, namespace, body)
+                .create(&self.stores.volumes, namespace, body)
                 .await
                 .map(drop),
-            Part::Pod => writer.create(&self.pods, namespace, body).await.map(drop),
+            Part::Pod => writer
+                .create(&self.stores.pods, namespace, body)
+                .await
+                .map(drop),
             Part::Service => writer
-                .create(&self.services, namespace, body)
+                .create(&self.stores.services, namespace, body)
                 .await
                 .map(drop),
             Part::Sandbox => Ok(()),
@@ -247,7 +208,7 @@ impl Sandboxes {
             Part::Volume(_) => {
                 let name = body["metadata"]["name"].as_str().unwrap_or_default();
                 let key = sandbox.meta.key.beside(name);
-                let found = self.writer.read(&self.volumes, &key).await?;
+                let found = self.writer.read(&self.stores.volumes, &key).await?;
                 seen.volumes.insert(name.to_owned(), look(found));
                 Ok(())
             }
@@ -264,20 +225,19 @@ impl Sandboxes {
         seen: &mut Seen,
     ) -> Result<(), Failure> {
         let key = sandbox.meta.key.beside(name);
-        let found = self.writer.read(&self.pods, &key).await?;
+        let found = self.writer.read(&self.stores.pods, &key).await?;
         seen.pods.insert(name.to_owned(), look(found));
         Ok(())
     }
 
     async fn read_service(&self, sandbox: &Sandbox, seen: &mut Seen) -> Result<(), Failure> {
-        let found = self.writer.read(&self.services, &sandbox.meta.key).await?;
+        let found = self
+            .writer
+            .read(&self.stores.services, &sandbox.meta.key)
+            .await?;
         seen.service = look(found);
         Ok(())
     }
-}
-
-fn is_sandbox(owner: &crate::meta::Owner) -> bool {
-    &*owner.kind == "Sandbox" && owner.group() == names::GROUP
 }
 
 fn look<T>(found: Option<Arc<T>>) -> Look<T> {

@@ -2,18 +2,17 @@
 
 use api::sigs::v1beta1::SandboxStatus;
 use engine::revision::name_hash;
-use k8s_openapi::{
-    apimachinery::pkg::apis::meta::v1::{Condition, Time},
-    jiff::Timestamp,
-};
-use serde_json::{Map, Value};
+use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Condition, jiff::Timestamp};
+use serde_json::Value;
 
 use super::view::{Pod, Sandbox};
-use crate::sigs::names;
+pub(super) use crate::conditions::{FINISHED, READY};
+use crate::{
+    conditions::{self, Verdict, verdict},
+    sigs::names,
+};
 
-pub(super) const READY: &str = "Ready";
 pub(super) const SUSPENDED: &str = "Suspended";
-pub(super) const FINISHED: &str = "Finished";
 pub(super) const POD_SCHEDULED: &str = "PodScheduled";
 
 pub(super) const EXPIRED: &str = "SandboxExpired";
@@ -48,16 +47,8 @@ pub(super) enum ServiceState {
     Untouched,
 }
 
-/// Status, reason and message of a condition.
-type Verdict = (&'static str, String, String);
-
-fn verdict(status: &'static str, reason: &str, message: impl Into<String>) -> Verdict {
-    (status, reason.to_owned(), message.into())
-}
-
 pub(super) fn condition<'a>(status: &'a SandboxStatus, kind: &str) -> Option<&'a Condition> {
-    let mut all = status.conditions.iter().flatten();
-    all.find(|condition| condition.type_ == kind)
+    conditions::find(status.conditions.as_ref(), kind)
 }
 
 pub(super) fn has_reason(sandbox: &Sandbox, kind: &str, reason: &str) -> bool {
@@ -82,14 +73,15 @@ pub(super) fn current(
     let finished = finished(old, findings.pod);
     let ready = ready(sandbox, findings, suspended.0 == "True", finished.as_ref());
     let mut status = SandboxStatus {
-        conditions: Some(conditions(
-            sandbox,
+        conditions: Some(conditions::with(
+            sandbox.status.conditions.as_ref(),
             [
                 (SUSPENDED, Some(suspended)),
                 (FINISHED, finished),
                 (POD_SCHEDULED, scheduled(findings.pod)),
                 (READY, Some(ready)),
             ],
+            sandbox.meta.generation,
             now,
         )),
         ..old.clone()
@@ -135,14 +127,15 @@ pub(super) fn expired(sandbox: &Sandbox, now: Timestamp) -> SandboxStatus {
     };
     let ready = verdict("False", EXPIRED, "Sandbox has expired");
     SandboxStatus {
-        conditions: Some(conditions(
-            sandbox,
+        conditions: Some(conditions::with(
+            sandbox.status.conditions.as_ref(),
             [
                 (SUSPENDED, kept(SUSPENDED)),
                 (FINISHED, kept(FINISHED)),
                 (POD_SCHEDULED, None),
                 (READY, Some(ready)),
             ],
+            sandbox.meta.generation,
             now,
         )),
         ..sandbox.status.clone()
@@ -288,83 +281,11 @@ fn ready(
     }
 }
 
-/// Conditions of other kinds are somebody else's and stay.
-fn conditions(
-    sandbox: &Sandbox,
-    wanted: [(&str, Option<Verdict>); 4],
-    now: Timestamp,
-) -> Vec<Condition> {
-    let mut conditions = sandbox.status.conditions.clone().unwrap_or_default();
-    for (kind, verdict) in wanted {
-        let place = conditions
-            .iter()
-            .position(|condition| condition.type_ == kind);
-        let Some((status, reason, message)) = verdict else {
-            place.map(|place| conditions.remove(place));
-            continue;
-        };
-        let since = place
-            .map(|place| &conditions[place])
-            .filter(|old| old.status == status)
-            .map_or_else(|| seconds(now), |old| old.last_transition_time.clone());
-        let new = Condition {
-            type_: kind.to_owned(),
-            status: status.to_owned(),
-            reason,
-            message,
-            last_transition_time: since,
-            observed_generation: Some(sandbox.meta.generation),
-        };
-        match place {
-            Some(place) => conditions[place] = new,
-            None => conditions.push(new),
-        }
-    }
-    conditions
-}
-
-/// The API keeps whole seconds.
-fn seconds(time: Timestamp) -> Time {
-    Time(Timestamp::from_second(time.as_second()).unwrap_or(time))
-}
-
 /// The merge patch of the status, if it is worth a write.
 pub(super) fn patch(old: &SandboxStatus, new: &SandboxStatus) -> Option<Value> {
-    let differs = |field: &str| match field {
-        "conditions" => !same_conditions(old, new),
-        "nodeName" => is_ready(new),
+    conditions::patch(old, new, |field| match field {
+        "conditions" => !conditions::say_the_same(old.conditions.as_ref(), new.conditions.as_ref()),
+        "nodeName" => conditions::is_true(new.conditions.as_ref(), READY),
         _ => true,
-    };
-    let (old, new) = (fields(old), fields(new));
-    let mut patch = Map::new();
-    for field in old.keys().chain(new.keys()) {
-        if old.get(field) != new.get(field) {
-            let value = new.get(field).cloned().unwrap_or_default();
-            patch.insert(field.clone(), value);
-        }
-    }
-    let is_worth_it = patch.keys().any(|field| differs(field));
-    is_worth_it.then_some(Value::Object(patch))
-}
-
-fn is_ready(status: &SandboxStatus) -> bool {
-    condition(status, READY).is_some_and(|ready| ready.status == "True")
-}
-
-/// Which generation they speak of is told with the next thing there is to tell.
-fn same_conditions(old: &SandboxStatus, new: &SandboxStatus) -> bool {
-    let told = |status: &SandboxStatus| {
-        let all = status.conditions.clone().unwrap_or_default();
-        all.into_iter()
-            .map(|one| (one.type_, one.status, one.reason, one.message))
-            .collect::<Vec<_>>()
-    };
-    told(old) == told(new)
-}
-
-fn fields(status: &SandboxStatus) -> Map<String, Value> {
-    match serde_json::to_value(status) {
-        Ok(Value::Object(fields)) => fields,
-        _ => Map::new(),
-    }
+    })
 }

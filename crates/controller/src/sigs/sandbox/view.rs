@@ -6,6 +6,7 @@ use api::sigs::{
     shared::{Blueprint, SandboxLifetime},
     v1beta1::{self, OperatingMode, SandboxStatus},
 };
+use engine::member::Failure;
 use k8s_openapi::api::core::v1;
 
 use crate::{
@@ -30,9 +31,7 @@ impl View for Sandbox {
     fn of(object: v1beta1::Sandbox, texts: &mut Texts) -> Self {
         let mut meta = Meta::from(object.metadata);
         // others can be as large as the object itself, and no controller reads them
-        meta.annotations = meta
-            .annotations
-            .without(|key| !key.starts_with(names::GROUP));
+        meta.annotations = meta.annotations.without(|key| !names::is_ours(key));
         let blueprint = serde_json::to_string(&object.spec.blueprint).unwrap_or_default();
         Self {
             meta,
@@ -66,6 +65,22 @@ pub struct Pod {
     pub ips: Box<[Box<str>]>,
     pub is_ready: bool,
     pub scheduled: Option<Box<Scheduled>>,
+    /// What its containers say.
+    pub trouble: Option<Failure>,
+}
+
+/// Why a container does not run.
+fn trouble(status: &v1::ContainerStatus) -> Option<Failure> {
+    let waiting = status.state.as_ref()?.waiting.as_ref()?;
+    match waiting.reason.as_deref()? {
+        "ErrImagePull" | "ImagePullBackOff" | "InvalidImageName" | "ErrImageNeverPull"
+        | "ImageInspectError" => Some(Failure::ImagePull),
+        "CrashLoopBackOff"
+        | "RunContainerError"
+        | "CreateContainerError"
+        | "CreateContainerConfigError" => Some(Failure::CrashLoop),
+        _ => None,
+    }
 }
 
 /// The pod's own condition `PodScheduled`.
@@ -74,6 +89,27 @@ pub struct Scheduled {
     pub status: Box<str>,
     pub reason: Box<str>,
     pub message: Box<str>,
+}
+
+impl Pod {
+    /// Whether everything but the version is equal.
+    pub fn says_the_same(&self, other: &Self) -> bool {
+        let mut other = other.clone();
+        other.meta.version = self.meta.version;
+        *self == other
+    }
+
+    /// No node has room for it.
+    pub fn is_unschedulable(&self) -> bool {
+        let is_so = |it: &Scheduled| &*it.status == "False" && &*it.reason == "Unschedulable";
+        !self.meta.is_deleting && self.scheduled.as_deref().is_some_and(is_so)
+    }
+
+    /// Why it does not become Ready, where it says so.
+    pub fn failure(&self) -> Option<Failure> {
+        let has_no_room = self.is_unschedulable().then_some(Failure::Unschedulable);
+        self.trouble.or(has_no_room)
+    }
 }
 
 impl View for Pod {
@@ -89,7 +125,10 @@ impl View for Pod {
             message: condition.message.as_deref().unwrap_or_default().into(),
         });
         let ips = status.pod_ips.into_iter().flatten();
+        let containers = status.init_container_statuses.iter().flatten();
+        let containers = containers.chain(status.container_statuses.iter().flatten());
         Self {
+            trouble: containers.filter_map(trouble).next(),
             meta: object.metadata.into(),
             node_name: object
                 .spec

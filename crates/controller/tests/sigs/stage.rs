@@ -15,7 +15,7 @@ use api::{
 };
 use controller::{
     clock::{Awake, Clock, Time},
-    sigs::sandbox::{Options, Sandboxes},
+    sigs::{self, Options},
 };
 use futures::future::{BoxFuture, LocalBoxFuture};
 use k8s_openapi::{
@@ -130,7 +130,7 @@ impl Stage {
         };
         let client = faults.client(self.client.clone());
         let clock = Clock::new(Moved(self.clock.clone()));
-        let task = tokio::spawn(Sandboxes::run(client, clock, options));
+        let task = tokio::spawn(sigs::run(client, clock, options));
         if let Some(old) = self.controller.lock().unwrap().replace(task) {
             old.abort();
         }

@@ -1,4 +1,4 @@
-//! The controller of sandboxes on the embedded cluster: what it does, and what it does when anything fails.
+//! The controllers of the family on the embedded cluster: what they do, and what they do when anything fails.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,0 +1,118 @@
+//! A sandbox as a member of its pool.
+
+use std::sync::Arc;
+
+use engine::member::{Intent, Labels, Member, Node, Revision, State, Time, Uid};
+use k8s_openapi::jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    conditions::{self, FINISHED, READY},
+    sigs::{
+        names,
+        sandbox::view::{Pod, Sandbox},
+        template::view::Template,
+    },
+};
+
+pub const KIND: &str = "SandboxWarmPool";
+
+/// What the fence of a member says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fence {
+    pub target: String,
+    pub since: Timestamp,
+    pub deadline: Timestamp,
+}
+
+/// Whether a claim may have it, as far as its labels and its owner say. One without an owner could be anybody's.
+pub fn is_adoptable(sandbox: &Sandbox) -> bool {
+    let meta = &sandbox.meta;
+    let has = |label: &str| meta.labels.get(label).is_some();
+    !meta.is_deleting
+        && has(names::WARM_POOL)
+        && has(names::TEMPLATE_REF_HASH)
+        && meta.is_controlled_by_a(names::EXTENSIONS, KIND)
+}
+
+/// What it was made from: the template's name and its content.
+pub fn revision(sandbox: &Sandbox) -> Revision {
+    let label = |key: &str| sandbox.meta.labels.get(key).unwrap_or_default();
+    revision_of(label(names::TEMPLATE_REF_HASH), label(names::TEMPLATE_HASH))
+}
+
+/// What members are made from now.
+pub fn target(template: &Template) -> Revision {
+    let content = template.wanted.revision().to_string();
+    revision_of(&template.name_hash, &content)
+}
+
+fn revision_of(template: &str, content: &str) -> Revision {
+    Revision::from(format!("{template}-{content}").as_str())
+}
+
+pub fn fence(sandbox: &Sandbox) -> Option<Fence> {
+    let text = sandbox.meta.annotations.get(names::FENCE)?;
+    serde_json::from_str(text).ok()
+}
+
+/// Claims and rollouts look at the same member. Its pod, where it is known, tells why it is not Ready.
+pub fn member(sandbox: &Sandbox, pod: Option<&Pod>) -> Member {
+    let fence = fence(sandbox);
+    Member {
+        uid: Uid::from(&*sandbox.meta.uid),
+        revision: revision(sandbox),
+        node: sandbox.status.node_name.as_deref().map(Node::from),
+        created: time(sandbox.meta.created),
+        state: state(sandbox, fence.is_some(), pod),
+        // the fence and the change are one write
+        intent: fence.map(|fence| {
+            Box::new(Intent {
+                target: Revision::from(fence.target.as_str()),
+                deadline: time(fence.deadline),
+                begun: true,
+            })
+        }),
+        labels: None,
+        for_rollout: sandbox.meta.annotations.get(names::FOR_ROLLOUT).is_some(),
+        reserved: false,
+    }
+}
+
+pub fn labels(sandbox: &Sandbox) -> Arc<Labels> {
+    let labels = sandbox.meta.labels.iter();
+    Arc::new(
+        labels
+            .map(|(key, value)| (key.into(), value.into()))
+            .collect(),
+    )
+}
+
+fn state(sandbox: &Sandbox, is_fenced: bool, pod: Option<&Pod>) -> State {
+    let conditions = sandbox.status.conditions.as_ref();
+    if sandbox.meta.is_deleting {
+        return State::Terminating;
+    }
+    if conditions::is_true(conditions, FINISHED) {
+        return State::Dead;
+    }
+    let has_ips = sandbox.status.pod_ips.iter().flatten().next().is_some();
+    let ready = conditions::find(conditions, READY).filter(|ready| ready.status == "True");
+    if let Some(ready) = ready.filter(|_| has_ips) {
+        let observed = ready.observed_generation.unwrap_or_default();
+        // Ready from before the change is not Ready after it
+        if !is_fenced || observed >= sandbox.meta.generation {
+            let since = time(ready.last_transition_time.0);
+            return State::Ready { since };
+        }
+        return State::Pending;
+    }
+    match pod.and_then(Pod::failure) {
+        Some(failure) => State::Failed(failure),
+        None => State::Pending,
+    }
+}
+
+pub fn time(at: Timestamp) -> Time {
+    Time(u64::try_from(at.as_millisecond()).unwrap_or_default())
+}

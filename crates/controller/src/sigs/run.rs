@@ -1,0 +1,96 @@
+//! All controllers of the family on one set of watches.
+
+use engine::in_place::Platform;
+use futures::future::join4;
+use kube::Client;
+use tokio::task::JoinSet;
+
+use super::{
+    claim::{self, Claims},
+    pool::{self, Pools},
+    sandbox::{self, Sandboxes},
+    stock::Stock,
+    stores::{Queues, Stores},
+    template::{self, Templates},
+};
+use crate::{
+    clock::Clock,
+    meta::Key,
+    queue::{Next, Pass, Queue},
+    watch::Scope,
+};
+
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The one namespace to look at; all of them if there is none.
+    pub namespace: Option<String>,
+    /// Whether templates, pools and claims are controlled too.
+    pub extensions: bool,
+    pub platform: Platform,
+    pub sandbox: sandbox::Options,
+    pub template: template::Options,
+    pub pool: pool::Options,
+    pub claim: claim::Options,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            namespace: None,
+            extensions: true,
+            platform: Platform::of(36, true),
+            sandbox: sandbox::Options::default(),
+            template: template::Options::default(),
+            pool: pool::Options::default(),
+            claim: claim::Options::default(),
+        }
+    }
+}
+
+/// Controls the family's objects until it is dropped.
+pub async fn run(client: Client, clock: Clock, options: Options) {
+    let (stores, queues) = (Stores::default(), Queues::new(&clock));
+    let stock = Stock::new(options.platform);
+    let scope = Scope {
+        client: client.clone(),
+        namespace: options.namespace.map(Into::into),
+        clock: clock.clone(),
+    };
+    let mut watches = JoinSet::new();
+    stores.watch_sandboxes(&scope, &queues, &stock, &mut watches);
+    if options.extensions {
+        stores.watch_extensions(&scope, &queues, &mut watches);
+    }
+    // a claim that looks before the stock is known would start a sandbox that nobody needs
+    stores.listed(options.extensions).await;
+    let workers = (
+        options.sandbox.at_a_time,
+        options.template.at_a_time,
+        options.pool.at_a_time,
+        options.claim.at_a_time,
+    );
+    let sandboxes = Sandboxes::new(&client, &clock, &stores, options.sandbox);
+    let templates = Templates::new(&client, &clock, &stores);
+    let pools = Pools::new(&client, &clock, &stores, &stock, options.pool);
+    let claims = Claims::new(&client, &clock, &stores, &stock, options.claim);
+    join4(
+        drive(&queues.sandboxes, workers.0, sandboxes),
+        drive(&queues.templates, workers.1, templates),
+        drive(&queues.pools, workers.2, pools),
+        drive(&queues.claims, workers.3, claims),
+    )
+    .await;
+}
+
+/// Looks at one kind of object.
+pub(crate) trait Controller: Clone + Send + 'static {
+    fn pass(&self, pass: Pass<Key>) -> impl Future<Output = Next> + Send;
+}
+
+async fn drive<C: Controller>(queue: &Queue<Key>, at_a_time: usize, controller: C) {
+    let pass = |pass: Pass<Key>| {
+        let controller = controller.clone();
+        async move { controller.pass(pass).await }
+    };
+    queue.drive(at_a_time, pass).await;
+}

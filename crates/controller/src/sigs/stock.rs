@@ -1,0 +1,364 @@
+//! What pools have in stock, and how members stand to what their pools want.
+//!
+//! Fed by every change of a sandbox; claims choose here, and rollouts ask what is promised. All of it can be made anew from
+//! the stores.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use api::sigs::shared::Blueprint;
+use engine::{
+    claim::{Choice, Refusal, Rules, choose},
+    demand::{Demand, Event, Meter},
+    in_place::{Platform, Verdict, diff},
+    member::{self, Claim, Difference, Older, Policy, Revision, Revisions, State, Time, Uid},
+    queue::Index,
+    revision::Standing,
+    rollout::Settings,
+};
+use serde_json::Value;
+
+use super::{
+    names,
+    pool::{
+        member::{is_adoptable, member, target},
+        settings::{policy, replicas},
+        view::Pool,
+    },
+    sandbox::view::Sandbox,
+    template::view::Template,
+};
+use crate::{meta::Key, store::Change};
+
+/// Clones are one stock.
+#[derive(Clone)]
+pub struct Stock {
+    shelves: Arc<Mutex<Shelves>>,
+    platform: Platform,
+}
+
+#[derive(Default)]
+struct Shelves {
+    index: Index,
+    places: HashMap<Uid, Place>,
+    pools: HashMap<Uid, Shelf>,
+}
+
+/// Where a member is.
+struct Place {
+    key: Key,
+    pool: Uid,
+    revision: Revision,
+}
+
+/// What is known of one pool.
+#[derive(Default)]
+struct Shelf {
+    samples: HashMap<Revision, Sample>,
+    /// By the target and the revision of members.
+    judged: HashMap<(Revision, Revision), Difference>,
+    meter: Meter,
+}
+
+/// One of the members of a revision stands for all of them.
+struct Sample {
+    members: HashMap<Uid, Time>,
+    template_hash: Box<str>,
+    content: Box<str>,
+    blueprint: Arc<str>,
+}
+
+/// The member that a claim has been promised.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Promise {
+    pub key: Key,
+    pub uid: Uid,
+    pub revision: Revision,
+    /// It is not at the target.
+    pub is_stale: bool,
+}
+
+/// What a claim finds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Find {
+    Member(Promise),
+    Nothing {
+        /// Acceptable members that may become Ready.
+        coming: usize,
+        /// When the first that is Ready has been so for long enough.
+        matures: Option<Time>,
+    },
+}
+
+impl Stock {
+    pub fn new(platform: Platform) -> Self {
+        Self {
+            shelves: Arc::default(),
+            platform,
+        }
+    }
+
+    /// Takes in what has become known of a sandbox.
+    pub fn observe(&self, change: &Change<'_, Sandbox>) {
+        let shelves = &mut *self.shelves();
+        let was_ready = change.before.is_some_and(|old| is_ready(old));
+        for view in change.views() {
+            shelves.remove(&Uid::from(&*view.meta.uid));
+        }
+        let member = change.after.filter(|sandbox| is_adoptable(sandbox));
+        let owner = member.and_then(|sandbox| sandbox.meta.owner.as_ref());
+        if let (Some(sandbox), Some(owner)) = (member, owner) {
+            shelves.insert(&Uid::from(&*owner.uid), sandbox, was_ready);
+        }
+        let gone = change.views().map(|view| Uid::from(&*view.meta.uid));
+        for uid in gone
+            .filter(|uid| !shelves.places.contains_key(uid))
+            .collect::<Vec<_>>()
+        {
+            shelves.index.forget(&uid);
+        }
+    }
+
+    pub fn forget_pool(&self, pool: &str) {
+        let shelves = &mut *self.shelves();
+        let pool = Uid::from(pool);
+        shelves.index.forget_pool(&pool);
+        shelves.pools.remove(&pool);
+    }
+
+    /// What the pool shall be, and how the revisions of its members differ from it.
+    pub fn describe(&self, pool: &Pool, template: &Template) -> member::Pool {
+        let shelves = &mut *self.shelves();
+        shelves.describe(pool, template, &self.platform)
+    }
+
+    /// Promises a member to a claim. Until [`Stock::release`] or until the member has left its pool, nobody else gets it.
+    pub fn choose(
+        &self,
+        pool: &Pool,
+        template: &Template,
+        settings: &Settings,
+        claim: &str,
+        wish: Option<Policy>,
+        now: Time,
+    ) -> Result<Find, Refusal> {
+        let shelves = &mut *self.shelves();
+        let described = shelves.describe(pool, template, &self.platform);
+        let claim = Claim {
+            uid: Uid::from(claim),
+            policy: wish,
+        };
+        let rules = Rules {
+            strategy: &settings.strategy,
+            min_ready: settings.min_ready,
+            overrides: true,
+        };
+        let uid = Uid::from(&*pool.meta.uid);
+        loop {
+            let choice = choose(&mut shelves.index, &uid, &described, &claim, &rules, now)?;
+            let chosen = match choice {
+                Choice::Member(chosen) => chosen,
+                Choice::Nothing { coming, matures } => {
+                    return Ok(Find::Nothing { coming, matures });
+                }
+            };
+            match shelves.places.get(&chosen.uid) {
+                Some(place) => {
+                    return Ok(Find::Member(Promise {
+                        key: place.key.clone(),
+                        uid: chosen.uid,
+                        revision: chosen.revision,
+                        is_stale: chosen.stale,
+                    }));
+                }
+                // never on the shelf, so not to be had
+                None => shelves.index.forget(&chosen.uid),
+            }
+        }
+    }
+
+    /// The claim could not have it.
+    pub fn release(&self, member: &Uid, claim: &str) {
+        self.shelves().index.release(member, &Uid::from(claim));
+    }
+
+    pub fn is_promised(&self, member: &Uid) -> bool {
+        self.shelves().index.is_reserved(member)
+    }
+
+    pub fn record(&self, pool: &str, event: Event, at: Time) {
+        let shelves = &mut *self.shelves();
+        let shelf = shelves.pools.entry(Uid::from(pool)).or_default();
+        shelf.meter.record(event, at);
+    }
+
+    pub fn demand(&self, pool: &str, now: Time) -> Demand {
+        let shelves = self.shelves();
+        let shelf = shelves.pools.get(&Uid::from(pool));
+        shelf.map_or_else(Demand::default, |shelf| shelf.meter.demand(now))
+    }
+
+    fn shelves(&self) -> MutexGuard<'_, Shelves> {
+        self.shelves.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn is_ready(sandbox: &Sandbox) -> bool {
+    matches!(member(sandbox, None).state, State::Ready { .. })
+}
+
+impl Shelves {
+    fn insert(&mut self, pool: &Uid, sandbox: &Sandbox, was_ready: bool) {
+        let member = member(sandbox, None);
+        self.index.observe(pool, &member);
+        let place = Place {
+            key: sandbox.meta.key.clone(),
+            pool: pool.clone(),
+            revision: member.revision.clone(),
+        };
+        self.places.insert(member.uid.clone(), place);
+        let shelf = self.pools.entry(pool.clone()).or_default();
+        if let State::Ready { since } = member.state
+            && !was_ready
+            && member.intent.is_none()
+        {
+            let took = Event::Started(since.since(member.created));
+            shelf.meter.record(took, since);
+        }
+        let label = |key: &str| sandbox.meta.labels.get(key).unwrap_or_default();
+        let revision = member.revision.clone();
+        let sample = shelf.samples.entry(revision).or_insert_with(|| Sample {
+            members: HashMap::new(),
+            template_hash: label(names::TEMPLATE_REF_HASH).into(),
+            content: label(names::TEMPLATE_HASH).into(),
+            blueprint: Arc::clone(&sandbox.blueprint),
+        });
+        sample.members.insert(member.uid, member.created);
+    }
+
+    /// Off the shelf; a promise that was made of it stands.
+    fn remove(&mut self, uid: &Uid) {
+        let Some(place) = self.places.remove(uid) else {
+            return;
+        };
+        if let Some(shelf) = self.pools.get_mut(&place.pool)
+            && let Some(sample) = shelf.samples.get_mut(&place.revision)
+        {
+            sample.members.remove(uid);
+            if sample.members.is_empty() {
+                shelf.samples.remove(&place.revision);
+            }
+        }
+    }
+
+    fn describe(&mut self, pool: &Pool, template: &Template, platform: &Platform) -> member::Pool {
+        let shelf = self.pools.entry(Uid::from(&*pool.meta.uid)).or_default();
+        let target = target(template);
+        shelf.judged.retain(|(judged, _), _| *judged == target);
+        let Shelf {
+            samples, judged, ..
+        } = shelf;
+        let mut older: Vec<(Time, Older)> = samples
+            .iter()
+            .filter(|(revision, _)| **revision != target)
+            .map(|(revision, sample)| {
+                let newest = sample.members.values().max().copied().unwrap_or_default();
+                let difference = *judged
+                    .entry((target.clone(), revision.clone()))
+                    .or_insert_with(|| sample.difference(template, platform));
+                let older = Older {
+                    revision: revision.clone(),
+                    difference,
+                    retired: false,
+                };
+                (newest, older)
+            })
+            .collect();
+        older.sort_by(|(left, one), (right, two)| {
+            right
+                .cmp(left)
+                .then_with(|| one.revision.cmp(&two.revision))
+        });
+        let current = pool.status.current_revision.as_deref();
+        member::Pool {
+            replicas: replicas(pool),
+            revisions: Revisions {
+                current: current.map_or_else(|| target.clone(), Revision::from),
+                target,
+                older: older.into_iter().map(|(_, older)| older).collect(),
+            },
+            policy: policy(pool),
+        }
+    }
+}
+
+impl Sample {
+    /// How members of this revision differ from what the template makes now.
+    fn difference(&self, template: &Template, platform: &Platform) -> Difference {
+        let Ok(blueprint) = serde_json::from_str::<Blueprint>(&self.blueprint) else {
+            return Difference::Replace;
+        };
+        let old = without_pool(&blueprint, template);
+        let new = serde_json::to_value(&template.blueprint).unwrap_or_default();
+        let is_of_this = *self.template_hash == *template.name_hash;
+        let recorded = Some(&*self.content).filter(|content| !content.is_empty());
+        match template.wanted.standing(recorded, Some(&old)) {
+            Standing::Current | Standing::Equivalent if !is_of_this => Difference::Reference,
+            Standing::Current => Difference::Same,
+            Standing::Equivalent => match pods_differ(&old, &new, platform) {
+                Difference::Metadata => Difference::Metadata,
+                _ => Difference::Same,
+            },
+            Standing::Stale => pods_differ(&old, &new, platform),
+        }
+    }
+}
+
+fn pods_differ(old: &Value, new: &Value, platform: &Platform) -> Difference {
+    let same = |field: &str| old.get(field) == new.get(field);
+    let verdict = diff(&old["podTemplate"], &new["podTemplate"], platform);
+    match verdict {
+        Verdict::Recreate { .. } => Difference::Replace,
+        _ if !same("volumeClaimTemplates") || !same("service") => Difference::Replace,
+        Verdict::Image(_) => Difference::Image,
+        Verdict::Resize(_) => Difference::Resources,
+        Verdict::Metadata(_) => Difference::Metadata,
+        // it differs in something that a pod does not show
+        Verdict::None => Difference::Replace,
+    }
+}
+
+/// The blueprint of a member without what its pool put in.
+fn without_pool(blueprint: &Blueprint, template: &Template) -> Value {
+    let own = template.blueprint.pod_template.metadata.as_ref();
+    let own = own.and_then(|metadata| metadata.annotations.as_ref());
+    let is_own = own.is_some_and(|annotations| annotations.contains_key(names::SAFE_TO_EVICT));
+    let mut value = serde_json::to_value(blueprint).unwrap_or_default();
+    let metadata = &mut value["podTemplate"]["metadata"];
+    if let Some(labels) = metadata["labels"].as_object_mut() {
+        labels.retain(|key, _| !names::is_reserved(key));
+    }
+    if let Some(annotations) = metadata["annotations"].as_object_mut() {
+        annotations.retain(|key, _| is_own || key != names::SAFE_TO_EVICT);
+    }
+    let is_empty = |value: &Value| value.as_object().is_none_or(|map| map.is_empty());
+    for field in ["labels", "annotations"] {
+        if is_empty(&metadata[field]) {
+            drop(
+                metadata
+                    .as_object_mut()
+                    .map(|metadata| metadata.remove(field)),
+            );
+        }
+    }
+    if is_empty(metadata) {
+        drop(
+            value["podTemplate"]
+                .as_object_mut()
+                .map(|template| template.remove("metadata")),
+        );
+    }
+    value
+}

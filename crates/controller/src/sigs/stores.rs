@@ -1,0 +1,245 @@
+//! What the controllers of the family watch, and whom a change concerns.
+
+use std::sync::Arc;
+
+use tokio::task::JoinSet;
+
+use super::{
+    claim::{self, view::Claim},
+    names,
+    pool::{self, view::Pool},
+    sandbox::{
+        self,
+        view::{Pod, Sandbox, Service, Volume},
+    },
+    stock::Stock,
+    template::{
+        self,
+        view::{Policy, Template},
+    },
+};
+use crate::{
+    clock::Clock,
+    meta::{Key, Meta, Owner},
+    queue::Queue,
+    store::{By, Change, Store},
+    watch::{Scope, follow},
+};
+
+/// Clones are the same stores.
+#[derive(Clone, Default)]
+pub struct Stores {
+    pub sandboxes: Store<Sandbox>,
+    pub pods: Store<Pod>,
+    pub services: Store<Service>,
+    pub volumes: Store<Volume>,
+    pub templates: Store<Template>,
+    pub policies: Store<Policy>,
+    pub pools: Store<Pool>,
+    pub claims: Store<Claim>,
+}
+
+/// What is to be looked at.
+#[derive(Clone)]
+pub(super) struct Queues {
+    pub sandboxes: Queue<Key>,
+    pub templates: Queue<Key>,
+    pub pools: Queue<Key>,
+    pub claims: Queue<Key>,
+}
+
+impl Queues {
+    pub(super) fn new(clock: &Clock) -> Self {
+        let queue = || Queue::new(clock.clone());
+        Self {
+            sandboxes: queue(),
+            templates: queue(),
+            pools: queue(),
+            claims: queue(),
+        }
+    }
+}
+
+impl Stores {
+    /// Everything about sandboxes themselves.
+    pub(super) fn watch_sandboxes(
+        &self,
+        scope: &Scope,
+        queues: &Queues,
+        stock: &Stock,
+        watches: &mut JoinSet<()>,
+    ) {
+        let (to, stock) = (queues.clone(), stock.clone());
+        self.sandboxes.tell(move |change| {
+            stock.observe(change);
+            tell_of_sandbox(&to, change);
+        });
+        let (to, sandboxes) = (queues.clone(), self.sandboxes.clone());
+        self.pods
+            .tell(move |change| tell_of_pod(&to, &sandboxes, change));
+        let to = queues.clone();
+        self.services.tell(move |change| {
+            if !is_of(change.by, sandbox::CONTROLLER) {
+                change
+                    .views()
+                    .for_each(|service| add_owner(&to.sandboxes, &service.meta, SANDBOX));
+            }
+        });
+        // nothing about a volume claim changes what a sandbox needs
+        let label = Some(names::NAME_HASH);
+        watches.spawn(follow(scope.clone(), None, self.sandboxes.clone()));
+        watches.spawn(follow(scope.clone(), label, self.pods.clone()));
+        watches.spawn(follow(scope.clone(), label, self.services.clone()));
+        watches.spawn(follow(scope.clone(), label, self.volumes.clone()));
+    }
+
+    /// Everything about templates, pools and claims.
+    pub(super) fn watch_extensions(
+        &self,
+        scope: &Scope,
+        queues: &Queues,
+        watches: &mut JoinSet<()>,
+    ) {
+        let (to, stores) = (queues.clone(), self.clone());
+        self.templates
+            .tell(move |change| tell_of_template(&to, &stores, change));
+        let to = queues.clone();
+        self.policies.tell(move |change| {
+            if !is_of(change.by, template::CONTROLLER) {
+                change
+                    .views()
+                    .for_each(|policy| add_owner(&to.templates, &policy.meta, TEMPLATE));
+            }
+        });
+        let (to, claims) = (queues.clone(), self.claims.clone());
+        self.pools
+            .tell(move |change| tell_of_pool(&to, &claims, change));
+        let to = queues.clone();
+        self.claims.tell(move |change| {
+            if !is_of(change.by, claim::CONTROLLER) {
+                change
+                    .views()
+                    .for_each(|claim| to.claims.add(claim.meta.key.clone()));
+            }
+        });
+        watches.spawn(follow(scope.clone(), None, self.templates.clone()));
+        watches.spawn(follow(scope.clone(), None, self.policies.clone()));
+        watches.spawn(follow(scope.clone(), None, self.pools.clone()));
+        watches.spawn(follow(scope.clone(), None, self.claims.clone()));
+    }
+
+    pub(super) async fn listed(&self, has_extensions: bool) {
+        self.sandboxes.listed().await;
+        self.pods.listed().await;
+        self.services.listed().await;
+        self.volumes.listed().await;
+        if has_extensions {
+            self.templates.listed().await;
+            self.policies.listed().await;
+            self.pools.listed().await;
+            self.claims.listed().await;
+        }
+    }
+}
+
+type Kind = (&'static str, &'static str);
+const SANDBOX: Kind = (names::GROUP, "Sandbox");
+const TEMPLATE: Kind = (names::EXTENSIONS, "SandboxTemplate");
+const POOL: Kind = (names::EXTENSIONS, pool::member::KIND);
+const CLAIM: Kind = (names::EXTENSIONS, "SandboxClaim");
+
+/// A pass sees what its own writes brought about, so that nobody need tell it.
+fn is_of(by: By, controller: &str) -> bool {
+    matches!(by, By::Answer(manager) if manager == controller)
+}
+
+fn add_owner(queue: &Queue<Key>, meta: &Meta, (group, kind): Kind) {
+    let is_one = |owner: &&Box<Owner>| owner.group() == group && *owner.kind == *kind;
+    if let Some(owner) = meta.owner.as_ref().filter(is_one) {
+        queue.add(meta.key.beside(&owner.name));
+    }
+}
+
+fn tell_of_sandbox(queues: &Queues, change: &Change<'_, Sandbox>) {
+    let by = change.by;
+    for view in change.views() {
+        if !is_of(by, sandbox::CONTROLLER) {
+            queues.sandboxes.add(view.meta.key.clone());
+        }
+        if !is_of(by, pool::CONTROLLER) {
+            add_owner(&queues.pools, &view.meta, POOL);
+        }
+    }
+    if !is_of(by, claim::CONTROLLER) && claim::concerns(change) {
+        change
+            .views()
+            .for_each(|view| add_owner(&queues.claims, &view.meta, CLAIM));
+    }
+}
+
+fn tell_of_pod(queues: &Queues, sandboxes: &Store<Sandbox>, change: &Change<'_, Pod>) {
+    let is_another = |(before, after): (&Arc<Pod>, &Arc<Pod>)| !before.says_the_same(after);
+    if !change.before.zip(change.after).is_none_or(is_another) {
+        return;
+    }
+    if !is_of(change.by, sandbox::CONTROLLER) {
+        change
+            .views()
+            .for_each(|pod| add_owner(&queues.sandboxes, &pod.meta, SANDBOX));
+    }
+    // a sandbox does not tell what its pool must know of its pod
+    let trouble = |pod: Option<&Arc<Pod>>| pod.and_then(|pod| pod.failure());
+    if trouble(change.before) != trouble(change.after) {
+        for pod in change.views() {
+            let owner = pod
+                .meta
+                .owner
+                .as_ref()
+                .map(|owner| pod.meta.key.beside(&owner.name));
+            if let Some(sandbox) = owner.and_then(|key| sandboxes.get(&key)) {
+                add_owner(&queues.pools, &sandbox.meta, POOL);
+            }
+        }
+    }
+}
+
+fn tell_of_template(queues: &Queues, stores: &Stores, change: &Change<'_, Template>) {
+    let Some(template) = change.views().last() else {
+        return;
+    };
+    let key = &template.meta.key;
+    if is_of(change.by, template::CONTROLLER) {
+        return;
+    }
+    queues.templates.add(key.clone());
+    for pool in stores.pools.all() {
+        if pool.template() == *key {
+            queues.pools.add(pool.meta.key.clone());
+            if change.before.is_none() {
+                add_claims(queues, &stores.claims, &pool.meta.key);
+            }
+        }
+    }
+}
+
+fn tell_of_pool(queues: &Queues, claims: &Store<Claim>, change: &Change<'_, Pool>) {
+    let Some(pool) = change.views().last() else {
+        return;
+    };
+    if !is_of(change.by, pool::CONTROLLER) {
+        queues.pools.add(pool.meta.key.clone());
+    }
+    let generation = |pool: Option<&Arc<Pool>>| pool.map(|pool| pool.meta.generation);
+    if generation(change.before) != generation(change.after) {
+        add_claims(queues, claims, &pool.meta.key);
+    }
+}
+
+/// The claims of a pool that have got nothing yet.
+fn add_claims(queues: &Queues, claims: &Store<Claim>, pool: &Key) {
+    for claim in claims.all() {
+        if claim.sandbox().is_none() && !claim.meta.is_deleting && claim.pool() == *pool {
+            queues.claims.add(claim.meta.key.clone());
+        }
+    }
+}
