@@ -118,8 +118,8 @@ pub(crate) fn version(text: Option<&str>) -> u64 {
 impl Meta {
     /// Whether an object of this group and kind is its controller, of whatever version.
     pub fn is_controlled_by_a(&self, group: &str, kind: &str) -> bool {
-        let is_one = |owner: &Box<Owner>| owner.group() == group && *owner.kind == *kind;
-        self.owner.as_ref().is_some_and(is_one)
+        let owner = self.owner.as_deref();
+        owner.is_some_and(|owner| owner.group() == group && *owner.kind == *kind)
     }
 
     pub fn is_controlled_by(&self, uid: &str) -> bool {

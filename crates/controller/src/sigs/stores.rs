@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     clock::Clock,
-    meta::{Key, Meta, Owner},
+    meta::{Key, Meta},
     queue::Queue,
     store::{By, Change, Store},
     watch::{Scope, follow},
@@ -154,8 +154,9 @@ fn is_of(by: By, controller: &str) -> bool {
 }
 
 fn add_owner(queue: &Queue<Key>, meta: &Meta, (group, kind): Kind) {
-    let is_one = |owner: &&Box<Owner>| owner.group() == group && *owner.kind == *kind;
-    if let Some(owner) = meta.owner.as_ref().filter(is_one) {
+    if let Some(owner) = &meta.owner
+        && meta.is_controlled_by_a(group, kind)
+    {
         queue.add(meta.key.beside(&owner.name));
     }
 }
