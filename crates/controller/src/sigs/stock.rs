@@ -4,7 +4,7 @@
 //! the stores.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -30,7 +30,10 @@ use super::{
     sandbox::view::Sandbox,
     template::view::Template,
 };
-use crate::{meta::Key, store::Change};
+use crate::{
+    meta::{Key, Meta},
+    store::Change,
+};
 
 /// Clones are one stock.
 #[derive(Clone)]
@@ -43,6 +46,8 @@ pub struct Stock {
 struct Shelves {
     index: Index,
     places: HashMap<Uid, Place>,
+    /// Members that nobody owns, by namespace and the hash of the pool's name.
+    orphans: HashMap<(Arc<str>, Box<str>), BTreeSet<Key>>,
     pools: HashMap<Uid, Shelf>,
 }
 
@@ -107,6 +112,7 @@ impl Stock {
         for view in change.views() {
             shelves.remove(&Uid::from(&*view.meta.uid));
         }
+        shelves.note_orphan(change);
         let member = change.after.filter(|sandbox| is_adoptable(sandbox));
         let owner = member.and_then(|sandbox| sandbox.meta.owner.as_ref());
         if let (Some(sandbox), Some(owner)) = (member, owner) {
@@ -119,6 +125,24 @@ impl Stock {
         {
             shelves.index.forget(&uid);
         }
+    }
+
+    /// The members of a pool by their labels that have no owner.
+    pub fn orphans(&self, namespace: &Arc<str>, pool_hash: &str) -> Vec<Key> {
+        let place = (Arc::clone(namespace), Box::from(pool_hash));
+        let shelves = self.shelves();
+        shelves
+            .orphans
+            .get(&place)
+            .into_iter()
+            .flatten()
+            .cloned()
+            .collect()
+    }
+
+    /// How one sandbox differs from what the template makes now.
+    pub fn difference(&self, sandbox: &Sandbox, template: &Template) -> Difference {
+        Sample::of(sandbox).difference(template, &self.platform)
     }
 
     pub fn forget_pool(&self, pool: &str) {
@@ -209,6 +233,14 @@ fn is_ready(sandbox: &Sandbox) -> bool {
     matches!(member(sandbox, None).state, State::Ready { .. })
 }
 
+/// Where a member without an owner belongs.
+fn orphan(sandbox: &Sandbox) -> Option<((Arc<str>, Box<str>), &Key)> {
+    let Meta { key, owner, .. } = &sandbox.meta;
+    let pool = sandbox.meta.labels.get(names::WARM_POOL)?;
+    let place = || (Arc::clone(&key.namespace), pool.into());
+    (owner.is_none() && !sandbox.meta.is_deleting).then(|| (place(), key))
+}
+
 impl Shelves {
     fn insert(&mut self, pool: &Uid, sandbox: &Sandbox, was_ready: bool) {
         let member = member(sandbox, None);
@@ -227,15 +259,24 @@ impl Shelves {
             let took = Event::Started(since.since(member.created));
             shelf.meter.record(took, since);
         }
-        let label = |key: &str| sandbox.meta.labels.get(key).unwrap_or_default();
         let revision = member.revision.clone();
-        let sample = shelf.samples.entry(revision).or_insert_with(|| Sample {
-            members: HashMap::new(),
-            template_hash: label(names::TEMPLATE_REF_HASH).into(),
-            content: label(names::TEMPLATE_HASH).into(),
-            blueprint: Arc::clone(&sandbox.blueprint),
-        });
+        let sample = shelf.samples.entry(revision);
+        let sample = sample.or_insert_with(|| Sample::of(sandbox));
         sample.members.insert(member.uid, member.created);
+    }
+
+    fn note_orphan(&mut self, change: &Change<'_, Sandbox>) {
+        if let Some((place, key)) = change.before.and_then(|old| orphan(old))
+            && let Some(known) = self.orphans.get_mut(&place)
+        {
+            known.remove(key);
+            if known.is_empty() {
+                self.orphans.remove(&place);
+            }
+        }
+        if let Some((place, key)) = change.after.and_then(|new| orphan(new)) {
+            self.orphans.entry(place).or_default().insert(key.clone());
+        }
     }
 
     /// Off the shelf; a promise that was made of it stands.
@@ -295,6 +336,16 @@ impl Shelves {
 }
 
 impl Sample {
+    fn of(sandbox: &Sandbox) -> Self {
+        let label = |key: &str| sandbox.meta.labels.get(key).unwrap_or_default();
+        Self {
+            members: HashMap::new(),
+            template_hash: label(names::TEMPLATE_REF_HASH).into(),
+            content: label(names::TEMPLATE_HASH).into(),
+            blueprint: Arc::clone(&sandbox.blueprint),
+        }
+    }
+
     /// How members of this revision differ from what the template makes now.
     fn difference(&self, template: &Template, platform: &Platform) -> Difference {
         let Ok(blueprint) = serde_json::from_str::<Blueprint>(&self.blueprint) else {

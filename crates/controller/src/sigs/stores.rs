@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use engine::revision::name_hash;
 use tokio::task::JoinSet;
 
 use super::{
@@ -69,10 +70,11 @@ impl Stores {
         stock: &Stock,
         watches: &mut JoinSet<()>,
     ) {
-        let (to, stock) = (queues.clone(), stock.clone());
+        let (to, stock, pools) = (queues.clone(), stock.clone(), self.pools.clone());
         self.sandboxes.tell(move |change| {
             stock.observe(change);
             tell_of_sandbox(&to, change);
+            tell_of_orphan(&to, &pools, change);
         });
         let (to, sandboxes) = (queues.clone(), self.sandboxes.clone());
         self.pods
@@ -175,6 +177,25 @@ fn tell_of_sandbox(queues: &Queues, change: &Change<'_, Sandbox>) {
         change
             .views()
             .for_each(|view| add_owner(&queues.claims, &view.meta, CLAIM));
+    }
+}
+
+/// A member that has lost its owner may find another of the same name.
+fn tell_of_orphan(queues: &Queues, pools: &Store<Pool>, change: &Change<'_, Sandbox>) {
+    let Some(sandbox) = change.after.filter(|sandbox| sandbox.meta.owner.is_none()) else {
+        return;
+    };
+    if let Some(hash) = sandbox.meta.labels.get(names::WARM_POOL) {
+        let Key { namespace, .. } = &sandbox.meta.key;
+        for pool in pools.all() {
+            let Key {
+                namespace: of,
+                name,
+            } = &pool.meta.key;
+            if of == namespace && name_hash(name) == hash {
+                queues.pools.add(pool.meta.key.clone());
+            }
+        }
     }
 }
 

@@ -1,7 +1,9 @@
-//! What becomes of a sandbox. Each scenario ends in a state that no fault on the way may change.
+//! What becomes of sandboxes and pools. Each scenario ends in a state that no fault on the way may change.
 
 mod belongings;
 mod life;
+mod pools;
+mod rollouts;
 
 use futures::FutureExt as _;
 
@@ -42,4 +44,19 @@ scenarios![
     belongings::a_service_is_made_kept_and_removed_as_asked,
     belongings::volume_claims_are_made_adopted_and_mounted,
     belongings::pod_metadata_follows_the_template,
+    pools::a_pool_is_filled_and_follows_its_size,
+    pools::a_pool_without_a_template_waits_for_it,
+    pools::a_deleted_pool_takes_its_members_along,
+    pools::a_member_that_is_over_is_replaced,
+    pools::members_without_an_owner_are_taken_in_or_removed,
+    pools::a_spec_that_cannot_be_followed_is_told_and_claims_are_still_served,
+    rollouts::recreate_replaces_every_member,
+    rollouts::on_replenish_leaves_members_to_the_claims,
+    rollouts::another_template_of_equal_content_replaces_members_under_recreate_only,
+    rollouts::a_rolling_update_never_takes_out_more_than_it_may,
+    rollouts::a_template_that_is_edited_twice_ends_at_the_second_edit,
+    rollouts::a_pool_that_shrinks_while_it_rolls_ends_new_and_small,
+    rollouts::a_paused_rollout_goes_on_when_it_is_resumed,
+    rollouts::a_broken_template_stops_the_rollout_until_it_is_mended,
+    rollouts::a_partition_keeps_members_back,
 ];

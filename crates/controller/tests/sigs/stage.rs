@@ -29,7 +29,11 @@ use kube::{
     Api, Client, Resource,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
-use local::{Cluster, clock, fault::Faults, hollow};
+use local::{
+    Cluster, clock,
+    fault::Faults,
+    hollow::{self, Failure, Target},
+};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -61,8 +65,11 @@ impl Theatre {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         let options = hollow::Options::default();
+        let hollow = hollow::Hollow::start(client, clock::Clock::system(), options);
+        hollow.fail(Target::Image("missing*".to_owned()), Failure::Pull);
+        hollow.fail(Target::Image("crashing*".to_owned()), Failure::Crash);
         Self {
-            _hollow: hollow::Hollow::start(client, clock::Clock::system(), options),
+            _hollow: hollow,
             cluster,
             stages: AtomicUsize::new(0),
         }
@@ -115,7 +122,8 @@ impl Stage {
         Self {
             client,
             namespace,
-            clock: clock::Clock::manual("2026-01-31T12:00:00.7Z".parse().unwrap()),
+            // objects are created by the system's time
+            clock: clock::Clock::manual(Timestamp::now()),
             name: name.to_owned(),
             faults,
             survivor: Faults::none(),
@@ -332,6 +340,30 @@ pub(crate) fn condition<'a>(status: &'a SandboxStatus, kind: &str) -> Option<&'a
 
 pub(crate) fn reason<'a>(status: &'a SandboxStatus, kind: &str) -> Option<&'a str> {
     condition(status, kind).map(|condition| condition.reason.as_str())
+}
+
+/// A template of this name with one container of this image.
+pub(crate) fn template(name: &str, image: &str, spec: Value) -> Value {
+    let mut object = json!({
+        "apiVersion": "extensions.agents.x-k8s.io/v1beta1",
+        "kind": "SandboxTemplate",
+        "metadata": {"name": name},
+        "spec": {"podTemplate": {"spec": {"containers": [{"name": "main", "image": image}]}}},
+    });
+    merge(&mut object["spec"], spec);
+    object
+}
+
+/// A pool called `pool` of so many members made from the template `one`.
+pub(crate) fn pool(replicas: u32, spec: Value) -> Value {
+    let mut object = json!({
+        "apiVersion": "extensions.agents.x-k8s.io/v1beta1",
+        "kind": "SandboxWarmPool",
+        "metadata": {"name": "pool"},
+        "spec": {"replicas": replicas, "sandboxTemplateRef": {"name": "one"}},
+    });
+    merge(&mut object["spec"], spec);
+    object
 }
 
 /// A sandbox called `box` with one container that listens.

@@ -35,6 +35,12 @@ impl Settings {
         }
     }
 
+    /// Whether the order of members depends on their labels; others need not be told.
+    pub fn looks_at_labels(&self) -> bool {
+        self.rolling()
+            .is_some_and(|rolling| rolling.priority.is_some() || !rolling.scatter.is_empty())
+    }
+
     pub(super) fn rolling(&self) -> Option<&Rolling> {
         match &self.strategy {
             Strategy::RollingUpdate(rolling) => Some(rolling),

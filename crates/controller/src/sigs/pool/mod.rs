@@ -1,8 +1,16 @@
 //! The controller of `SandboxWarmPool`: members in stock, and rolled when the template changes.
+//!
+//! The engine plans; [`member`] and [`settings`] say it what there is and what is wanted, [`body`] what to write.
 
+mod act;
+mod body;
 pub mod member;
+mod memory;
+mod refill;
+mod report;
 mod run;
 pub mod settings;
+mod status;
 pub mod view;
 
 pub use run::Options;

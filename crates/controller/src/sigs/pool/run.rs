@@ -1,19 +1,38 @@
 //! Keeping pools in stock.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
+use engine::{
+    member::{Difference, Member, Time},
+    revision::name_hash,
+    rollout::{Create, Plan, Snapshot, plan},
+};
 use kube::Client;
+use serde_json::json;
 
+use super::{
+    body,
+    member::{self, time},
+    memory::{Memories, Memory},
+    settings::{Invalid, replicas, settings},
+    status,
+    view::Pool,
+};
 use crate::{
     clock::Clock,
     meta::Key,
     queue::{Next, Pass},
-    sigs::{run::Controller, stock::Stock, stores::Stores},
-    write::Writer,
+    sigs::{
+        names, run::Controller, sandbox::view::Sandbox, stock::Stock, stores::Stores,
+        template::view::Template,
+    },
+    write::{Failure, Writer},
 };
 
 /// The name under which the controller writes and tells.
 pub(crate) const CONTROLLER: &str = "sandboxwarmpool-controller";
+/// No pass plans more often, whatever others do to what it writes.
+const MOST_ROUNDS: usize = 8;
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -36,7 +55,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            at_a_time: 1,
+            at_a_time: 10,
             batch: 300,
             ready_grace: Duration::from_secs(300),
             recheck: Duration::from_secs(60),
@@ -49,11 +68,60 @@ impl Default for Options {
 
 #[derive(Clone)]
 pub(crate) struct Pools {
-    stores: Stores,
-    stock: Stock,
-    writer: Writer,
-    clock: Clock,
-    options: Options,
+    pub(super) stores: Stores,
+    pub(super) stock: Stock,
+    pub(super) writer: Writer,
+    pub(super) clock: Clock,
+    pub(super) options: Arc<Options>,
+    memories: Memories,
+}
+
+impl Controller for Pools {
+    async fn pass(&self, pass: Pass<Key>) -> Next {
+        let Some(pool) = self.stores.pools.get(&pass.key) else {
+            self.forget_the_gone();
+            return Next::Never;
+        };
+        let uid = pool.meta.uid.clone();
+        let mut memory = self.memories.take(&uid);
+        let next = self.tend(&pass.key, &mut memory).await;
+        self.memories.put(&uid, memory);
+        next
+    }
+}
+
+/// What one look at a pool has found.
+pub(super) struct Round {
+    pub(super) pool: Arc<Pool>,
+    pub(super) template: Arc<Template>,
+    pub(super) members: Vec<Arc<Sandbox>>,
+    pub(super) plan: Plan,
+    pub(super) invalid: Option<Invalid>,
+    /// When more may be created.
+    pub(super) refill: Option<Time>,
+}
+
+/// What did not work.
+#[derive(Default)]
+pub(super) struct Troubles {
+    /// The view is old, or the server did not say: another pass will do.
+    pub(super) is_passing: bool,
+    pub(super) refused: Option<String>,
+}
+
+impl Troubles {
+    pub(super) fn note(&mut self, failure: &Failure) {
+        match failure {
+            Failure::Refused(why) => drop(self.refused.get_or_insert_with(|| why.clone())),
+            Failure::Exists(_) | Failure::Changed(_) | Failure::Gone(_) | Failure::Unknown(_) => {
+                self.is_passing = true;
+            }
+        }
+    }
+
+    pub(super) fn are_any(&self) -> bool {
+        self.is_passing || self.refused.is_some()
+    }
 }
 
 impl Pools {
@@ -69,21 +137,157 @@ impl Pools {
             stock: stock.clone(),
             writer: Writer::new(client.clone(), CONTROLLER),
             clock: clock.clone(),
-            options,
+            options: options.into(),
+            memories: Memories::default(),
         }
     }
-}
 
-impl Controller for Pools {
-    async fn pass(&self, pass: Pass<Key>) -> Next {
-        let _ = (
-            &self.stores,
-            &self.stock,
-            &self.writer,
-            &self.clock,
-            &self.options,
-            pass,
+    fn forget_the_gone(&self) {
+        let pools = self.stores.pools.all();
+        let gone = self
+            .memories
+            .retain(|uid| pools.iter().any(|pool| *pool.meta.uid == *uid));
+        for uid in gone {
+            self.stock.forget_pool(&uid);
+        }
+    }
+
+    /// Plans and acts until there is nothing left to do.
+    async fn tend(&self, key: &Key, memory: &mut Memory) -> Next {
+        for _ in 0..MOST_ROUNDS {
+            let pool = self
+                .stores
+                .pools
+                .get(key)
+                .filter(|pool| !pool.meta.is_deleting);
+            let Some(pool) = pool else {
+                return Next::Never;
+            };
+            let members = self.members(&pool);
+            let Some(template) = self.stores.templates.get(&pool.template()) else {
+                return self.report_no_template(&pool, &members, memory).await;
+            };
+            let mut troubles = Troubles::default();
+            self.do_chores(&pool, &template, &members, &mut troubles)
+                .await;
+            let round = self.look(pool, template, memory);
+            let is_done = round.plan.actions.is_empty() && memory.unsure.is_empty();
+            if !is_done && !troubles.are_any() {
+                self.act(&round, memory, &mut troubles).await;
+            }
+            if is_done || troubles.are_any() || !memory.unsure.is_empty() {
+                return self.report(&round, memory, &troubles).await;
+            }
+        }
+        Next::In(Duration::ZERO)
+    }
+
+    fn members(&self, pool: &Pool) -> Vec<Arc<Sandbox>> {
+        let hash = name_hash(&pool.meta.key.name);
+        let mut members = self.stores.sandboxes.owned_by(&pool.meta.uid);
+        members.retain(|member| member.meta.labels.get(names::WARM_POOL) == Some(&*hash));
+        members
+    }
+
+    /// Takes in or removes members that nobody owns, and labels those that somebody else made.
+    async fn do_chores(
+        &self,
+        pool: &Pool,
+        template: &Template,
+        members: &[Arc<Sandbox>],
+        troubles: &mut Troubles,
+    ) {
+        let Key { namespace, name } = &pool.meta.key;
+        for key in self.stock.orphans(namespace, &name_hash(name)) {
+            let Some(orphan) = self.stores.sandboxes.get(&key) else {
+                continue;
+            };
+            let is_fresh = match self.stock.difference(&orphan, template) {
+                Difference::Same | Difference::Metadata => true,
+                Difference::Reference
+                | Difference::Resources
+                | Difference::Image
+                | Difference::Replace => false,
+            };
+            let done = match is_fresh {
+                true => self.change(&orphan, body::adoption(pool)).await,
+                false => {
+                    self.writer
+                        .delete(&self.stores.sandboxes, &orphan.meta)
+                        .await
+                }
+            };
+            done.unwrap_or_else(|failure| troubles.note(&failure));
+        }
+        let unlabelled = members.iter().filter(|member| {
+            !member.meta.is_deleting && member.meta.labels.get(names::LAUNCH_TYPE).is_none()
+        });
+        for member in unlabelled {
+            let label = json!({names::LAUNCH_TYPE: names::WARM});
+            let patch = json!({"metadata": {"labels": label}});
+            let done = self.change(member, patch).await;
+            done.unwrap_or_else(|failure| troubles.note(&failure));
+        }
+    }
+
+    fn look(&self, pool: Arc<Pool>, template: Arc<Template>, memory: &mut Memory) -> Round {
+        let members = self.members(&pool);
+        memory.unsure.retain(|name, _| {
+            let known = self.stores.sandboxes.get(&pool.meta.key.beside(name));
+            known.is_none()
+        });
+        let now = time(self.clock.now());
+        let described = self.stock.describe(&pool, &template);
+        let (mut settings, invalid) = settings(&pool, &self.options);
+        let wants_labels = settings.looks_at_labels();
+        let seen: Vec<Member> = members
+            .iter()
+            .map(|member| self.see(member, wants_labels))
+            .collect();
+        let replicas = replicas(&pool);
+        let active = members
+            .iter()
+            .filter(|member| !member.meta.is_deleting)
+            .count();
+        let allowed = memory.refill.allow(
+            now,
+            u32::try_from(active).unwrap_or(u32::MAX),
+            replicas,
+            self.options.replenish_delay,
+            self.options.refill_rate,
         );
-        Next::Never
+        settings.create_limit = settings.create_limit.min(allowed.count);
+        let target = &described.revisions.target;
+        let restored = || status::progress(&pool, target, &settings);
+        let progress = memory.progress.take().or_else(restored);
+        let in_flight: Vec<Create> = memory.unsure.values().cloned().collect();
+        let snapshot = Snapshot {
+            pool: &described,
+            members: &seen,
+            in_flight: &in_flight,
+            ledger: memory.ledger,
+            progress: progress.as_ref(),
+            no_in_place: &memory.no_in_place(),
+        };
+        let demand = self.stock.demand(&pool.meta.uid, now);
+        let plan = plan(&snapshot, &settings, &demand, now);
+        memory.ledger = plan.ledger;
+        memory.progress = Some(plan.progress.clone());
+        Round {
+            pool,
+            template,
+            members,
+            plan,
+            invalid,
+            refill: allowed.again.filter(|_| active < replicas as usize),
+        }
+    }
+
+    fn see(&self, sandbox: &Arc<Sandbox>, wants_labels: bool) -> Member {
+        let pods = self.stores.pods.owned_by(&sandbox.meta.uid);
+        let mut member = member::member(sandbox, pods.first().map(AsRef::as_ref));
+        member.reserved = self.stock.is_promised(&member.uid);
+        member.labels = wants_labels.then(|| member::labels(sandbox));
+        member
     }
 }

@@ -1,0 +1,226 @@
+//! Doing what was planned for a pool.
+
+use std::collections::HashMap;
+
+use engine::{
+    demand::Event,
+    member::{Node, Revision, Uid},
+    rollout::{Action, Cause, Create, Delete, Ledger, Update},
+};
+use futures::{StreamExt as _, stream};
+use serde_json::Value;
+
+use super::{
+    body::{self, Pattern, generated_name},
+    member::{fence, revision, target, time},
+    memory::Memory,
+    run::{Pools, Round, Troubles},
+};
+use crate::{
+    sigs::sandbox::view::Sandbox,
+    write::{Failure, Guard},
+};
+
+/// Writes of a pass at a time.
+const PARALLEL: usize = 16;
+
+/// A member that is to be made.
+struct Order {
+    name: String,
+    create: Create,
+    body: Value,
+}
+
+impl Pools {
+    /// Creations first, because claims wait for them.
+    pub(super) async fn act(&self, round: &Round, memory: &mut Memory, troubles: &mut Troubles) {
+        self.create(round, memory, troubles).await;
+        let members: HashMap<Uid, &Sandbox> = round
+            .members
+            .iter()
+            .map(|member| (Uid::from(&*member.meta.uid), &**member))
+            .collect();
+        let mut acts = Vec::new();
+        for action in &round.plan.actions {
+            let uid = match action {
+                Action::Create(_) => continue,
+                Action::Delete(delete) => &delete.uid,
+                Action::UpdateInPlace(update) => &update.uid,
+                Action::Release(uid) => uid,
+            };
+            if let Some(member) = members.get(uid).copied() {
+                acts.push(async move { (action, member, self.do_to(round, action, member).await) });
+            }
+        }
+        let outcomes: Vec<_> = stream::iter(acts)
+            .buffer_unordered(PARALLEL)
+            .collect()
+            .await;
+        for (action, member, outcome) in outcomes {
+            match outcome {
+                Ok(()) => self.settle(round, action, member, memory),
+                Err(failure) => {
+                    // perhaps it was done, and the ledger must not promise what it does not know
+                    if matches!(failure, Failure::Unknown(_)) {
+                        memory.ledger = Ledger::default();
+                    }
+                    troubles.note(&failure);
+                }
+            }
+        }
+    }
+
+    async fn do_to(&self, round: &Round, action: &Action, member: &Sandbox) -> Result<(), Failure> {
+        let patch = match action {
+            Action::Create(_) => None,
+            Action::Delete(_) => {
+                return self
+                    .writer
+                    .delete(&self.stores.sandboxes, &member.meta)
+                    .await;
+            }
+            Action::UpdateInPlace(Update { intent, .. }) => {
+                let pattern = self.pattern(round);
+                pattern.update(member, intent, self.clock.now())
+            }
+            Action::Release(_) => Some(body::release()),
+        };
+        match patch {
+            Some(patch) => self.change(member, patch).await,
+            None => Ok(()),
+        }
+    }
+
+    /// A member that somebody has claimed meanwhile is not changed.
+    pub(super) async fn change(&self, member: &Sandbox, patch: Value) -> Result<(), Failure> {
+        let (store, guard) = (&self.stores.sandboxes, Guard::Unchanged);
+        let changed = self.writer.patch(store, &member.meta, guard, patch).await;
+        changed.map(drop)
+    }
+
+    fn pattern(&self, round: &Round) -> Pattern {
+        Pattern::new(&round.pool, &round.template, self.options.evictable)
+    }
+
+    /// Remembers what was done.
+    fn settle(&self, round: &Round, action: &Action, member: &Sandbox, memory: &mut Memory) {
+        memory.ledger.done(action);
+        let node = member.status.node_name.as_deref().map(Node::from);
+        match action {
+            Action::Delete(Delete {
+                cause: Cause::Fallback,
+                ..
+            }) => {
+                node.into_iter().for_each(|node| memory.fell_back(node));
+            }
+            Action::Release(_) => {
+                node.iter().for_each(|node| memory.succeeded(node));
+                if let Some(fence) = fence(member) {
+                    let now = time(self.clock.now());
+                    let took = Event::UpdatedInPlace(now.since(time(fence.since)));
+                    self.stock.record(&round.pool.meta.uid, took, now);
+                }
+            }
+            Action::Create(_) | Action::Delete(_) | Action::UpdateInPlace(_) => {}
+        }
+    }
+
+    /// One, two, four and so on at a time, so that a server that refuses is not asked a hundred times.
+    async fn create(&self, round: &Round, memory: &mut Memory, troubles: &mut Troubles) {
+        let mut orders = self.orders(round, memory).into_iter();
+        let mut batch = 1;
+        loop {
+            let next: Vec<Order> = orders.by_ref().take(batch).collect();
+            if next.is_empty() || troubles.are_any() {
+                return;
+            }
+            batch *= 2;
+            memory
+                .refill
+                .spent(u32::try_from(next.len()).unwrap_or(u32::MAX));
+            let namespace = &round.pool.meta.key.namespace;
+            let writes = next.into_iter().map(async |order: Order| {
+                let store = &self.stores.sandboxes;
+                let made = self.writer.create(store, namespace, order.body).await;
+                (order.name, order.create, made)
+            });
+            let made: Vec<_> = stream::iter(writes)
+                .buffer_unordered(PARALLEL)
+                .collect()
+                .await;
+            for (name, create, made) in made {
+                note_creation(name, create, made.map(drop), memory, troubles);
+            }
+        }
+    }
+
+    /// First those of which nobody knows whether they were done, under the same names.
+    fn orders(&self, round: &Round, memory: &Memory) -> Vec<Order> {
+        let pool = &round.pool;
+        let mut orders = Vec::new();
+        for (name, create) in &memory.unsure {
+            let body = self.pattern_of(round, &create.revision);
+            let body = body.member(pool, name, create.for_rollout);
+            orders.push(Order {
+                name: name.clone(),
+                create: create.clone(),
+                body,
+            });
+        }
+        for action in &round.plan.actions {
+            let Action::Create(create) = action else {
+                continue;
+            };
+            let pattern = self.pattern_of(round, &create.revision);
+            let one = Create {
+                count: 1,
+                ..create.clone()
+            };
+            for _ in 0..create.count {
+                let name = generated_name(&pool.meta.key.name);
+                orders.push(Order {
+                    body: pattern.member(pool, &name, create.for_rollout),
+                    name,
+                    create: one.clone(),
+                });
+            }
+        }
+        orders
+    }
+
+    /// An older revision is made after one of its members; without any there is only the template.
+    fn pattern_of(&self, round: &Round, wanted: &Revision) -> Pattern {
+        let is_it = |member: &&std::sync::Arc<Sandbox>| revision(member) == *wanted;
+        let older = match *wanted == target(&round.template) {
+            true => None,
+            false => round.members.iter().find(is_it),
+        };
+        older
+            .and_then(|member| Pattern::like(member))
+            .unwrap_or_else(|| self.pattern(round))
+    }
+}
+
+fn note_creation(
+    name: String,
+    create: Create,
+    made: Result<(), Failure>,
+    memory: &mut Memory,
+    troubles: &mut Troubles,
+) {
+    match made {
+        Ok(()) => {
+            memory.unsure.remove(&name);
+            memory.ledger.done(&Action::Create(create));
+        }
+        // the watch will show it
+        Err(Failure::Exists(_)) if memory.unsure.contains_key(&name) => {}
+        Err(failure) => {
+            if matches!(failure, Failure::Unknown(_)) {
+                memory.unsure.insert(name, create);
+                memory.ledger = Ledger::default();
+            }
+            troubles.note(&failure);
+        }
+    }
+}

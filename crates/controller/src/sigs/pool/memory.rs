@@ -1,0 +1,77 @@
+//! What a process remembers of a pool between two passes. Losing it costs time, never a promise.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use api::sigs::v1beta1::SandboxWarmPoolStatus;
+use engine::{
+    member::Node,
+    rollout::{Create, Ledger, Progress},
+};
+use k8s_openapi::jiff::Timestamp;
+
+use super::refill::Refill;
+
+/// A node on which so many updates in place have failed in a row gets no more of them.
+const TOO_MANY: u32 = 3;
+
+#[derive(Default)]
+pub(super) struct Memory {
+    pub(super) ledger: Ledger,
+    pub(super) progress: Option<Progress>,
+    /// Creations of which nobody knows whether they were done, by the name of the member.
+    pub(super) unsure: BTreeMap<String, Create>,
+    pub(super) refill: Refill,
+    /// The status that was written last, and when. A server with older definitions keeps less of it than was written.
+    pub(super) told: Option<(SandboxWarmPoolStatus, Timestamp)>,
+    /// It has been told that there is no room.
+    pub(super) is_without_room: bool,
+    fallbacks: HashMap<Node, u32>,
+}
+
+impl Memory {
+    pub(super) fn fell_back(&mut self, node: Node) {
+        *self.fallbacks.entry(node).or_default() += 1;
+    }
+
+    pub(super) fn succeeded(&mut self, node: &Node) {
+        self.fallbacks.remove(node);
+    }
+
+    pub(super) fn no_in_place(&self) -> BTreeSet<Node> {
+        let failing = self
+            .fallbacks
+            .iter()
+            .filter(|(_, count)| **count >= TOO_MANY);
+        failing.map(|(node, _)| node.clone()).collect()
+    }
+}
+
+/// The memories of all pools, by uid. Clones share them.
+#[derive(Clone, Default)]
+pub(super) struct Memories(Arc<Mutex<HashMap<Box<str>, Memory>>>);
+
+impl Memories {
+    /// For a pass to work with; a pool is in work once at a time.
+    pub(super) fn take(&self, pool: &str) -> Memory {
+        self.all().remove(pool).unwrap_or_default()
+    }
+
+    pub(super) fn put(&self, pool: &str, memory: Memory) {
+        self.all().insert(pool.into(), memory);
+    }
+
+    /// Only pools that are there are worth remembering.
+    pub(super) fn retain(&self, is_there: impl Fn(&str) -> bool) -> Vec<Box<str>> {
+        let mut all = self.all();
+        let gone: Vec<_> = all.keys().filter(|pool| !is_there(pool)).cloned().collect();
+        all.retain(|pool, _| is_there(pool));
+        gone
+    }
+
+    fn all(&self) -> MutexGuard<'_, HashMap<Box<str>, Memory>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

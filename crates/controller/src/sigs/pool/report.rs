@@ -1,0 +1,175 @@
+//! Telling how a pool is.
+
+use std::{sync::Arc, time::Duration};
+
+use api::sigs::v1beta1::SandboxWarmPoolStatus;
+use engine::member::{Failure, State, Time};
+
+use super::{
+    member::{self, member, time},
+    memory::Memory,
+    run::{CONTROLLER, Pools, Round, Troubles},
+    status::{self, Report},
+    view::Pool,
+};
+use crate::{
+    clock::after,
+    events::{News, Teller},
+    queue::Next,
+    sigs::{names, sandbox::view::Sandbox},
+};
+
+const TELLER: Teller = Teller {
+    controller: CONTROLLER,
+    api_version: names::EXTENSIONS_API_VERSION,
+    kind: member::KIND,
+};
+/// While it churns, the status is written this often at most.
+const BETWEEN_STATUSES: Duration = Duration::from_secs(1);
+/// A creation of which nobody knows whether it was done is asked for again after so long.
+const UNSURE: Duration = Duration::from_secs(1);
+
+impl Pools {
+    pub(super) async fn report(
+        &self,
+        round: &Round,
+        memory: &mut Memory,
+        troubles: &Troubles,
+    ) -> Next {
+        self.tell_of_room(round, memory).await;
+        let report = Report::Planned {
+            plan: &round.plan,
+            invalid: round.invalid.as_ref(),
+            refused: troubles.refused.as_deref(),
+        };
+        let told = self.write(&round.pool, &report, memory).await;
+        if troubles.are_any() {
+            return Next::Retry;
+        }
+        let until = |at: Time| {
+            at.since(time(self.clock.now()))
+                .max(Duration::from_millis(1))
+        };
+        let waits = [
+            round.plan.requeue_after,
+            round.refill.map(until),
+            (!memory.unsure.is_empty()).then_some(UNSURE),
+            memory.is_without_room.then_some(self.options.recheck),
+        ];
+        soonest(told, waits)
+    }
+
+    pub(super) async fn report_no_template(
+        &self,
+        pool: &Pool,
+        members: &[Arc<Sandbox>],
+        memory: &mut Memory,
+    ) -> Next {
+        let states = members.iter().map(|sandbox| member(sandbox, None).state);
+        let is_active = |state: &State| !matches!(state, State::Terminating | State::Dead);
+        let active: Vec<State> = states.filter(is_active).collect();
+        let ready = active
+            .iter()
+            .filter(|state| matches!(state, State::Ready { .. }));
+        let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        let report = Report::NoTemplate {
+            replicas: count(active.len()),
+            ready: count(ready.count()),
+        };
+        soonest(self.write(pool, &report, memory).await, [])
+    }
+
+    /// Writes the status, if there is something new in it and its time has come.
+    async fn write(&self, pool: &Pool, report: &Report<'_>, memory: &mut Memory) -> Told {
+        let now = self.clock.now();
+        let new = status::current(pool, report, now);
+        let Some(patch) = status::patch(&pool.status, &new) else {
+            return Told::All;
+        };
+        if let Some((old, at)) = &memory.told {
+            // a server with older definitions does not keep everything
+            if status::patch(old, &new).is_none() && keeps_counts(&pool.status, &new) {
+                return Told::All;
+            }
+            let next = after(*at, BETWEEN_STATUSES);
+            if now < next && !status::is_urgent(old, &new) {
+                return Told::Later(time(next).since(time(now)).max(Duration::from_millis(1)));
+            }
+        }
+        match self
+            .writer
+            .patch_status(&self.stores.pools, &pool.meta, patch)
+            .await
+        {
+            Ok(_) => {
+                memory.told = Some((new, now));
+                Told::All
+            }
+            Err(_) => Told::Not,
+        }
+    }
+
+    /// Says once that members find no room, and once that they do again.
+    async fn tell_of_room(&self, round: &Round, memory: &mut Memory) {
+        let waiting = round.members.iter().filter(|sandbox| {
+            let pods = self.stores.pods.owned_by(&sandbox.meta.uid);
+            let state = member(sandbox, pods.first().map(AsRef::as_ref)).state;
+            state == State::Failed(Failure::Unschedulable)
+        });
+        let first = waiting.clone().min_by_key(|sandbox| sandbox.meta.created);
+        if memory.is_without_room == first.is_some() {
+            return;
+        }
+        memory.is_without_room = first.is_some();
+        let news = match first {
+            Some(first) => News {
+                is_warning: true,
+                reason: "WarmPoolNotProgressing",
+                action: "Reconcile",
+                message: format!("{} members find no node with room", waiting.count()),
+                occasion: first.meta.uid.to_string(),
+            },
+            None => News {
+                is_warning: false,
+                reason: "WarmPoolProgressing",
+                action: "Reconcile",
+                message: "All members have found a node".to_owned(),
+                occasion: self.clock.now().to_string(),
+            },
+        };
+        TELLER
+            .tell(&self.writer, &round.pool.meta, &news, self.clock.now())
+            .await;
+    }
+}
+
+/// What became of a status.
+enum Told {
+    All,
+    Later(Duration),
+    Not,
+}
+
+fn soonest(told: Told, waits: impl IntoIterator<Item = Option<Duration>>) -> Next {
+    let later = match told {
+        Told::All => None,
+        Told::Later(wait) => Some(wait),
+        Told::Not => return Next::Retry,
+    };
+    let soonest = waits.into_iter().flatten().chain(later).min();
+    soonest.map_or(Next::Never, Next::In)
+}
+
+/// Whether the fields that every version of the definition has are stored as they were written.
+fn keeps_counts(stored: &SandboxWarmPoolStatus, new: &SandboxWarmPoolStatus) -> bool {
+    let counts = |status: &SandboxWarmPoolStatus| {
+        let SandboxWarmPoolStatus {
+            replicas,
+            ready_replicas,
+            selector,
+            ..
+        } = status;
+        (*replicas, *ready_replicas, selector.clone())
+    };
+    counts(stored) == counts(new)
+}
