@@ -46,10 +46,13 @@ pub struct Stock {
 struct Shelves {
     index: Index,
     places: HashMap<Uid, Place>,
-    /// Members that nobody owns, by namespace and the hash of the pool's name.
-    orphans: HashMap<(Arc<str>, Box<str>), BTreeSet<Key>>,
+    /// Members that nobody owns.
+    orphans: HashMap<Home, BTreeSet<Key>>,
     pools: HashMap<Uid, Shelf>,
 }
+
+/// The namespace and the hash of the name of a pool.
+type Home = (Arc<str>, Box<str>);
 
 /// Where a member is.
 struct Place {
@@ -234,7 +237,7 @@ fn is_ready(sandbox: &Sandbox) -> bool {
 }
 
 /// Where a member without an owner belongs.
-fn orphan(sandbox: &Sandbox) -> Option<((Arc<str>, Box<str>), &Key)> {
+fn orphan(sandbox: &Sandbox) -> Option<(Home, &Key)> {
     let Meta { key, owner, .. } = &sandbox.meta;
     let pool = sandbox.meta.labels.get(names::WARM_POOL)?;
     let place = || (Arc::clone(&key.namespace), pool.into());

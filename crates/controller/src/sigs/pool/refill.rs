@@ -9,7 +9,14 @@ use engine::member::Time;
 pub(super) struct Refill {
     last_count: Option<u32>,
     hold_until: Option<Time>,
-    bucket: Option<(f64, Time)>,
+    bucket: Option<Bucket>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Bucket {
+    saved: Duration,
+    price: Duration,
+    at: Time,
 }
 
 /// How many members may be created now, and when there may be more.
@@ -43,22 +50,29 @@ impl Refill {
             let count = u32::MAX;
             return Allowance { count, again: None };
         }
-        let full = rate.max(1.0);
-        let (tokens, at) = self.bucket.unwrap_or((full, now));
-        let tokens = (tokens + rate * now.since(at).as_secs_f64()).min(full);
-        self.bucket = Some((tokens, now));
-        let wait = Duration::from_secs_f64(((1.0 - tokens) / rate).max(0.0));
+        // the time that one creation takes is the currency, so that nothing is rounded
+        let price = Duration::from_secs_f64(1.0 / rate).max(Duration::from_nanos(1));
+        let full = price.max(Duration::from_secs(1));
+        let bucket = self.bucket.get_or_insert(Bucket {
+            saved: full,
+            price,
+            at: now,
+        });
+        bucket.price = price;
+        bucket.saved = (bucket.saved + now.since(bucket.at)).min(full);
+        bucket.at = now;
+        let count = bucket.saved.as_nanos() / price.as_nanos();
+        let wait = price.saturating_sub(bucket.saved);
         Allowance {
-            // never negative, and a pool is smaller than this can hold
-            count: tokens as u32,
-            again: (tokens < 1.0).then(|| now + wait.max(Duration::from_millis(1))),
+            count: u32::try_from(count).unwrap_or(u32::MAX),
+            again: (count == 0).then(|| now + wait.max(Duration::from_millis(1))),
         }
     }
 
     /// These were asked for, whatever became of them.
     pub(super) fn spent(&mut self, count: u32) {
-        if let Some((tokens, _)) = &mut self.bucket {
-            *tokens -= f64::from(count);
+        if let Some(bucket) = &mut self.bucket {
+            bucket.saved = bucket.saved.saturating_sub(bucket.price * count);
         }
         self.last_count = self.last_count.map(|last| last + count);
     }
