@@ -35,7 +35,7 @@ impl Pools {
         round: &Round,
         memory: &mut Memory,
         troubles: &Troubles,
-    ) -> Next {
+    ) -> Option<Next> {
         self.tell_of_room(round, memory).await;
         let report = Report::Planned {
             plan: &round.plan,
@@ -44,7 +44,7 @@ impl Pools {
         };
         let told = self.write(&round.pool, &report, memory).await;
         if troubles.are_any() {
-            return Next::Retry;
+            return Some(Next::Retry);
         }
         let until = |at: Time| {
             at.since(time(self.clock.now()))
@@ -64,7 +64,7 @@ impl Pools {
         pool: &Pool,
         members: &[Arc<Sandbox>],
         memory: &mut Memory,
-    ) -> Next {
+    ) -> Option<Next> {
         let states = members.iter().map(|sandbox| member(sandbox, None).state);
         let is_active = |state: &State| !matches!(state, State::Terminating | State::Dead);
         let active: Vec<State> = states.filter(is_active).collect();
@@ -103,7 +103,7 @@ impl Pools {
         {
             Ok(_) => {
                 memory.told = Some((new, now));
-                Told::All
+                Told::Now
             }
             Err(_) => Told::Not,
         }
@@ -145,19 +145,23 @@ impl Pools {
 
 /// What became of a status.
 enum Told {
+    /// The answer may bring what somebody else has changed, so that the pool is looked at again.
+    Now,
     All,
     Later(Duration),
     Not,
 }
 
-fn soonest(told: Told, waits: impl IntoIterator<Item = Option<Duration>>) -> Next {
+/// When to look again, if not now.
+fn soonest(told: Told, waits: impl IntoIterator<Item = Option<Duration>>) -> Option<Next> {
     let later = match told {
+        Told::Now => return None,
         Told::All => None,
         Told::Later(wait) => Some(wait),
-        Told::Not => return Next::Retry,
+        Told::Not => return Some(Next::Retry),
     };
     let soonest = waits.into_iter().flatten().chain(later).min();
-    soonest.map_or(Next::Never, Next::In)
+    Some(soonest.map_or(Next::Never, Next::In))
 }
 
 /// Whether the fields that every version of the definition has are stored as they were written.

@@ -164,22 +164,37 @@ impl Pools {
                 return Next::Never;
             };
             let members = self.members(&pool);
-            let Some(template) = self.stores.templates.get(&pool.template()) else {
-                return self.report_no_template(&pool, &members, memory).await;
+            let next = match self.stores.templates.get(&pool.template()) {
+                Some(template) => self.round(pool, template, &members, memory).await,
+                None => self.report_no_template(&pool, &members, memory).await,
             };
-            let mut troubles = Troubles::default();
-            self.do_chores(&pool, &template, &members, &mut troubles)
-                .await;
-            let round = self.look(pool, template, memory);
-            let is_done = round.plan.actions.is_empty() && memory.unsure.is_empty();
-            if !is_done && !troubles.are_any() {
-                self.act(&round, memory, &mut troubles).await;
-            }
-            if is_done || troubles.are_any() || !memory.unsure.is_empty() {
-                return self.report(&round, memory, &troubles).await;
+            if let Some(next) = next {
+                return next;
             }
         }
         Next::In(Duration::ZERO)
+    }
+
+    /// Does what is to be done now. Nothing is returned if the pool is to be looked at again at once.
+    async fn round(
+        &self,
+        pool: Arc<Pool>,
+        template: Arc<Template>,
+        members: &[Arc<Sandbox>],
+        memory: &mut Memory,
+    ) -> Option<Next> {
+        let mut troubles = Troubles::default();
+        self.do_chores(&pool, &template, members, &mut troubles)
+            .await;
+        let round = self.look(pool, template, memory);
+        let is_done = round.plan.actions.is_empty() && memory.unsure.is_empty();
+        if !is_done && !troubles.are_any() {
+            self.act(&round, memory, &mut troubles).await;
+        }
+        match is_done || troubles.are_any() || !memory.unsure.is_empty() {
+            true => self.report(&round, memory, &troubles).await,
+            false => None,
+        }
     }
 
     fn members(&self, pool: &Pool) -> Vec<Arc<Sandbox>> {

@@ -240,11 +240,5 @@ pub(crate) async fn a_spec_that_cannot_be_followed_is_told_and_claims_are_still_
     .await;
     let mended = json!({"spec": {"updateStrategy": {"rollingUpdate": {"priorityStrategy": null}}}});
     stage.patch::<SandboxWarmPool>("pool", mended).await;
-    let is_new = |status: &SandboxWarmPoolStatus| {
-        status.updated_replicas == Some(2) && status.current_revision == status.update_revision
-    };
-    stage
-        .until("the mended spec is followed", observe, is_new)
-        .await;
-    until_full(stage, 2).await;
+    super::rollouts::until_rolled(stage, 2, "app:2", 1).await;
 }

@@ -45,7 +45,12 @@ async fn fill(stage: &Stage, replicas: u32, spec: Value) -> Vec<Sandbox> {
 
 /// Waits until all members are of this image, and Ready, and the pool says that it is done. At no time are fewer
 /// claimable than so many.
-async fn until_rolled(stage: &Stage, count: i32, wanted: &str, floor: usize) -> Vec<Sandbox> {
+pub(crate) async fn until_rolled(
+    stage: &Stage,
+    count: i32,
+    wanted: &str,
+    floor: usize,
+) -> Vec<Sandbox> {
     let observe = async || {
         let members = members(stage).await;
         let claimable = members.iter().filter(|member| is_ready(member)).count();
@@ -80,7 +85,6 @@ pub(crate) async fn recreate_replaces_every_member(stage: &Stage) {
     stage.patch::<SandboxTemplate>("one", labels).await;
     // metadata alone replaces nothing
     let observe = async || status(stage).await.update_revision;
-    let old = status(stage).await.update_revision;
     stage
         .until("the new revision is known", observe, |new| *new != old)
         .await;
