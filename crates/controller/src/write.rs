@@ -7,7 +7,7 @@ use std::sync::Arc;
 use k8s_openapi::NamespaceResourceScope;
 use kube::{
     Client, Resource,
-    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
+    api::{DeleteParams, ListParams, ObjectList, Patch, PatchParams, PostParams, Preconditions},
     core::{Request, Status},
 };
 use serde::{Serialize, de::DeserializeOwned};
@@ -104,6 +104,18 @@ impl Writer {
             Err(Failure::Gone(_)) => Ok(None),
             Err(failure) => Err(failure),
         }
+    }
+
+    /// Reads what has this label, past the store.
+    pub async fn list<V: View>(
+        &self,
+        store: &Store<V>,
+        namespace: &str,
+        label: &str,
+    ) -> Result<Vec<Arc<V>>, Failure> {
+        let request = at::<V::Object>(namespace).list(&ListParams::default().labels(label));
+        let list: ObjectList<V::Object> = self.send(request).await?;
+        Ok(list.items.into_iter().map(|item| store.see(item)).collect())
     }
 
     pub async fn create<V: View>(

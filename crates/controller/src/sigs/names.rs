@@ -37,6 +37,8 @@ pub const FOR_ROLLOUT: &str = "sandbar.dev/for-rollout";
 pub const CLAIM_POLICY: &str = "sandbar.dev/claim-policy";
 /// Annotation of a pod that says what an update in place found and wants.
 pub const POD_UPDATE: &str = "sandbar.dev/pod-update";
+/// Label of stored revisions: the hash of their pool's name.
+pub const HISTORY_OF: &str = "sandbar.dev/history-of";
 /// Where our own names are.
 pub const DOMAIN: &str = "sandbar.dev/";
 

@@ -59,4 +59,5 @@ scenarios![
     rollouts::a_paused_rollout_goes_on_when_it_is_resumed,
     rollouts::a_broken_template_stops_the_rollout_until_it_is_mended,
     rollouts::a_partition_keeps_members_back,
+    rollouts::going_back_raises_the_old_revision,
 ];

@@ -20,7 +20,7 @@ use controller::{
 use futures::future::{BoxFuture, LocalBoxFuture};
 use k8s_openapi::{
     NamespaceResourceScope,
-    api::core::v1::{Namespace, Pod},
+    api::core::v1::{Namespace, Pod, ServiceAccount},
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
     apimachinery::pkg::apis::meta::v1::Condition,
     jiff::Timestamp,
@@ -121,6 +121,16 @@ impl Stage {
             .create(&PostParams::default(), &object)
             .await
             .unwrap();
+        // no pod may be made before it
+        let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), &namespace);
+        let start = Instant::now();
+        while accounts.get("default").await.is_err() {
+            assert!(
+                start.elapsed() < PATIENCE,
+                "{namespace} has no service account"
+            );
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
         Self {
             client,
             namespace,

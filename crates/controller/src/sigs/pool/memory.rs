@@ -7,7 +7,7 @@ use std::{
 
 use api::sigs::v1beta1::SandboxWarmPoolStatus;
 use engine::{
-    member::Node,
+    member::{Node, Revision},
     rollout::{Create, Ledger, Progress},
 };
 use k8s_openapi::jiff::Timestamp;
@@ -26,6 +26,10 @@ pub(super) struct Memory {
     pub(super) refill: Refill,
     /// The status that was written last, and when. A server with older definitions keeps less of it than was written.
     pub(super) told: Option<(SandboxWarmPoolStatus, Timestamp)>,
+    /// The revision that is in the history, or that was not allowed into it.
+    pub(super) recorded: Option<Revision>,
+    /// Why there is no history.
+    pub(super) no_history: Option<String>,
     /// It has been told that there is no room.
     pub(super) is_without_room: bool,
     fallbacks: HashMap<Node, u32>,

@@ -4,6 +4,7 @@
 
 mod act;
 mod body;
+pub mod history;
 pub mod member;
 mod memory;
 mod refill;

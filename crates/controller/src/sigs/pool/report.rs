@@ -37,10 +37,15 @@ impl Pools {
         troubles: &Troubles,
     ) -> Option<Next> {
         self.tell_of_room(round, memory).await;
+        if self.record(round, memory).await.is_err() {
+            return Some(Next::Retry);
+        }
+        let no_history = memory.no_history.clone();
         let report = Report::Planned {
             plan: &round.plan,
             invalid: round.invalid.as_ref(),
             refused: troubles.refused.as_deref(),
+            no_history: no_history.as_deref(),
         };
         let told = self.write(&round.pool, &report, memory).await;
         if troubles.are_any() {

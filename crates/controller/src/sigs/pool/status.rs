@@ -17,6 +17,8 @@ use crate::{
 
 pub(super) const PROGRESSING: &str = "Progressing";
 pub(super) const STALLED: &str = "Stalled";
+/// There only if it is false.
+const HISTORY_KEPT: &str = "HistoryKept";
 const TEMPLATE_NOT_FOUND: &str = "TemplateNotFound";
 const INVALID_SPEC: &str = "InvalidSpec";
 
@@ -27,6 +29,8 @@ pub(super) enum Report<'a> {
         invalid: Option<&'a Invalid>,
         /// What the server would not do.
         refused: Option<&'a str>,
+        /// Why revisions are not stored.
+        no_history: Option<&'a str>,
     },
     /// Without a template nothing can be said about revisions.
     NoTemplate { replicas: u32, ready: u32 },
@@ -39,6 +43,7 @@ pub(super) fn current(pool: &Pool, report: &Report<'_>, now: Timestamp) -> Sandb
         observed_generation: Some(pool.meta.generation),
         ..pool.status.clone()
     };
+    let mut history = None;
     let (progressing, stalled) = match report {
         Report::NoTemplate { replicas, ready } => {
             status.replicas = Some(number(*replicas));
@@ -52,12 +57,22 @@ pub(super) fn current(pool: &Pool, report: &Report<'_>, now: Timestamp) -> Sandb
             plan,
             invalid,
             refused,
+            no_history,
         } => {
+            history = no_history.map(|why| {
+                let message =
+                    format!("revisions cannot be stored, and a rollout cannot be undone: {why}");
+                verdict("False", "Forbidden", message)
+            });
             count(&mut status, &plan.status);
             told(plan, *invalid, *refused)
         }
     };
-    let wanted = [(PROGRESSING, Some(progressing)), (STALLED, Some(stalled))];
+    let wanted = [
+        (PROGRESSING, Some(progressing)),
+        (STALLED, Some(stalled)),
+        (HISTORY_KEPT, history),
+    ];
     let old = pool.status.conditions.as_ref();
     status.conditions = Some(conditions::with(old, wanted, pool.meta.generation, now));
     status

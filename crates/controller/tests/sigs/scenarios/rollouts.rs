@@ -1,6 +1,7 @@
 //! Pools whose template changes.
 
 use api::sigs::v1beta1::{Sandbox, SandboxTemplate, SandboxWarmPool, SandboxWarmPoolStatus};
+use k8s_openapi::api::apps::v1::ControllerRevision;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
@@ -222,4 +223,24 @@ pub(crate) async fn a_partition_keeps_members_back(stage: &Stage) {
     let open = json!({"spec": {"updateStrategy": {"rollingUpdate": {"partition": 0}}}});
     stage.patch::<SandboxWarmPool>("pool", open).await;
     until_rolled(stage, 4, "app:2", 3).await;
+}
+
+pub(crate) async fn going_back_raises_the_old_revision(stage: &Stage) {
+    fill(stage, 2, rolling(json!({}))).await;
+    set_image(stage, "app:2").await;
+    until_rolled(stage, 2, "app:2", 1).await;
+    set_image(stage, "app:1").await;
+    until_rolled(stage, 2, "app:1", 1).await;
+    let mut stored: Vec<(i64, String)> = stage
+        .list::<ControllerRevision>()
+        .await
+        .into_iter()
+        .map(|one| {
+            let data = one.data.unwrap().0;
+            let image = &data["spec"]["podTemplate"]["spec"]["containers"][0]["image"];
+            (one.revision, image.as_str().unwrap().to_owned())
+        })
+        .collect();
+    stored.sort();
+    assert_eq!(stored, [(2, "app:2".to_owned()), (3, "app:1".to_owned())]);
 }

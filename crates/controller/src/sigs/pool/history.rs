@@ -1,0 +1,150 @@
+//! The revisions that a pool has had, so that one can go back to them.
+//!
+//! One ControllerRevision holds what the template was. It is written before the status names the revision, so that whoever
+//! reads the status finds it.
+
+use std::sync::Arc;
+
+use engine::{
+    member::Revision,
+    revision::history::{DEFAULT_LIMIT, Stored, surplus},
+    revision::name_hash,
+};
+use k8s_openapi::api::apps::v1::ControllerRevision;
+use serde_json::{Value, json};
+
+use super::{
+    member::{KIND, revision, target},
+    memory::Memory,
+    run::{Pools, Round},
+    view::Pool,
+};
+use crate::{
+    meta::Meta,
+    sigs::names,
+    store::{Store, Texts, View},
+    write::{Failure, Guard},
+};
+
+/// One revision that is stored.
+struct Record {
+    meta: Meta,
+    number: i64,
+}
+
+impl View for Record {
+    type Object = ControllerRevision;
+
+    fn of(object: ControllerRevision, _: &mut Texts) -> Self {
+        Self {
+            meta: object.metadata.into(),
+            number: object.revision,
+        }
+    }
+
+    fn meta(&self) -> &Meta {
+        &self.meta
+    }
+}
+
+/// How the revisions of a pool are found.
+pub fn selector(pool: &str) -> String {
+    format!("{}={}", names::HISTORY_OF, name_hash(pool))
+}
+
+fn name(pool: &Pool, revision: &Revision) -> String {
+    let longest = 253 - revision.as_str().len() - 1;
+    let pool: String = pool.meta.key.name.chars().take(longest).collect();
+    format!("{pool}-{revision}")
+}
+
+impl Pools {
+    /// Stores what is rolled out now, once. A server that does not allow it is asked no more: the pool goes on without a
+    /// history, and says so.
+    pub(super) async fn record(&self, round: &Round, memory: &mut Memory) -> Result<(), Failure> {
+        let wanted = target(&round.template);
+        if memory.recorded.as_ref() == Some(&wanted) {
+            return Ok(());
+        }
+        let is_known = round.pool.status.update_revision.as_deref() == Some(wanted.as_str());
+        if !is_known {
+            memory.no_history = match self.store_revision(round, &wanted).await {
+                Ok(()) => None,
+                Err(Failure::Refused(why)) => Some(why),
+                Err(failure) => return Err(failure),
+            };
+        }
+        memory.recorded = Some(wanted);
+        Ok(())
+    }
+
+    async fn store_revision(&self, round: &Round, wanted: &Revision) -> Result<(), Failure> {
+        let pool = &round.pool;
+        let namespace = &pool.meta.key.namespace;
+        let store = Store::<Record>::default();
+        let selector = selector(&pool.meta.key.name);
+        let mut records = self.writer.list(&store, namespace, &selector).await?;
+        records.retain(|record| record.meta.is_controlled_by(&pool.meta.uid));
+        let name = name(pool, wanted);
+        let latest = records.iter().map(|record| record.number).max();
+        let next = latest.unwrap_or(0).saturating_add(1);
+        match records.iter().find(|record| *record.meta.key.name == *name) {
+            Some(record) if Some(record.number) == latest => {}
+            Some(record) => {
+                let (patch, guard) = (json!({"revision": next}), Guard::Unchanged);
+                drop(
+                    self.writer
+                        .patch(&store, &record.meta, guard, patch)
+                        .await?,
+                );
+            }
+            None => {
+                let body = body(round, &name, next);
+                drop(self.writer.create(&store, namespace, body).await?);
+            }
+        }
+        for old in beyond_the_limit(round, &records, &name) {
+            self.writer.delete(&store, &old.meta).await?;
+        }
+        Ok(())
+    }
+}
+
+fn beyond_the_limit<'a>(
+    round: &Round,
+    records: &'a [Arc<Record>],
+    wanted: &str,
+) -> Vec<&'a Arc<Record>> {
+    let used: Vec<String> = round
+        .members
+        .iter()
+        .map(|member| name(&round.pool, &revision(member)))
+        .collect();
+    let stored: Vec<Stored<'_>> = records
+        .iter()
+        .map(|record| Stored {
+            name: &record.meta.key.name,
+            number: record.number,
+            template: &Value::Null,
+            is_used: *record.meta.key.name == *wanted
+                || used.contains(&record.meta.key.name.to_string()),
+        })
+        .collect();
+    let surplus = surplus(&stored, DEFAULT_LIMIT);
+    let is_surplus = |record: &&Arc<Record>| surplus.contains(&&*record.meta.key.name);
+    records.iter().filter(is_surplus).collect()
+}
+
+fn body(round: &Round, name: &str, number: i64) -> Value {
+    let (pool, template) = (&round.pool, &round.template);
+    json!({
+        "metadata": {
+            "name": name,
+            "labels": {names::HISTORY_OF: name_hash(&pool.meta.key.name)},
+            "annotations": {names::TEMPLATE_REF: &*template.meta.key.name},
+            "ownerReferences": [pool.meta.as_owner(names::EXTENSIONS_API_VERSION, KIND)],
+        },
+        "revision": number,
+        "data": {"spec": template.spec.blueprint},
+    })
+}
