@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
-use crate::{api, crds};
+use crate::{api, crds, rollout};
 
 /// Warm pools of isolated sandboxes for AI agents, and their upgrades.
 #[derive(Parser)]
@@ -20,6 +20,7 @@ pub(crate) struct Args {
 enum Command {
     Api(api::Args),
     Crds(crds::Args),
+    Rollout(rollout::Args),
     /// Print the completion script of a shell
     ///
     /// For bash: `source <(sandbar completion bash)`.
@@ -33,6 +34,7 @@ impl Args {
         match self.command {
             Command::Api(args) => args.run(),
             Command::Crds(args) => args.run(),
+            Command::Rollout(args) => args.run(),
             Command::Completion { shell } => {
                 clap_complete::generate(shell, &mut Self::command(), "sandbar", &mut io::stdout());
                 Ok(())

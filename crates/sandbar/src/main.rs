@@ -8,6 +8,7 @@ use mimalloc::MiMalloc;
 mod api;
 mod cli;
 mod crds;
+mod rollout;
 
 /// Requests make and drop trees of small pieces; see docs/benchmarks.md for what it saves.
 #[global_allocator]

@@ -1,0 +1,226 @@
+//! `sandbar rollout`: how a pool takes on a new template, told and steered.
+
+mod history;
+mod status;
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use api::sigs::{
+    rolling_update::UpdateStrategyType,
+    v1beta1::{SandboxTemplate, SandboxWarmPool},
+};
+use clap::Subcommand;
+use kube::{
+    Api, Client, Config,
+    api::{Patch, PatchParams},
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use serde_json::json;
+
+/// Follow and steer the rollout of a warm pool
+///
+/// Also a plugin of kubectl: link this program as `kubectl-sandbar` into a directory of PATH, then
+/// `kubectl sandbar rollout status POOL`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Show how far the rollout has come, and wait until it is complete
+    ///
+    /// Exits with 1 if the rollout misses its progress deadline, or if the time is over before it is complete.
+    Status {
+        #[command(flatten)]
+        target: Target,
+        /// Say how things are and do not wait
+        #[arg(long)]
+        no_watch: bool,
+        /// Give up after this many seconds; wait for ever if left out
+        #[arg(long, value_name = "SECONDS")]
+        timeout: Option<u64>,
+    },
+    /// Replace and update nothing until the rollout is resumed; used up members are still renewed
+    Pause {
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Go on with a paused rollout
+    Resume {
+        #[command(flatten)]
+        target: Target,
+    },
+    /// List the revisions that the pool has had
+    History {
+        #[command(flatten)]
+        target: Target,
+        /// Print what this revision was made from
+        #[arg(long, value_name = "NUMBER")]
+        revision: Option<i64>,
+    },
+    /// Go back to the revision before, or to another one
+    ///
+    /// Writes what the revision was made from into the pool's template, so that every pool of that template follows.
+    Undo {
+        #[command(flatten)]
+        target: Target,
+        #[arg(long, value_name = "NUMBER")]
+        to_revision: Option<i64>,
+        /// Say what would be done
+        #[arg(long)]
+        dry_run: bool,
+    },
+}
+
+#[derive(clap::Args)]
+struct Target {
+    /// Name of the SandboxWarmPool
+    pool: String,
+    /// Namespace of the pool; that of the kubeconfig's context if left out
+    #[arg(short, long)]
+    namespace: Option<String>,
+    /// Path of the kubeconfig; KUBECONFIG, ~/.kube/config or the pod's own account if left out
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<String>,
+    /// Context of the kubeconfig
+    #[arg(long)]
+    context: Option<String>,
+}
+
+/// A pool on a server.
+struct Place {
+    client: Client,
+    namespace: String,
+    name: String,
+}
+
+impl Target {
+    async fn open(&self) -> Result<Place> {
+        let options = KubeConfigOptions {
+            context: self.context.clone(),
+            ..KubeConfigOptions::default()
+        };
+        let config = match &self.kubeconfig {
+            Some(path) => {
+                let read = Kubeconfig::read_from(path);
+                let kubeconfig = read.with_context(|| format!("cannot read {path}"))?;
+                Config::from_custom_kubeconfig(kubeconfig, &options).await?
+            }
+            None if self.context.is_some() => Config::from_kubeconfig(&options).await?,
+            None => Config::infer()
+                .await
+                .context("no cluster to talk to: set KUBECONFIG or give --kubeconfig")?,
+        };
+        let namespace = self.namespace.clone();
+        let namespace = namespace.unwrap_or_else(|| config.default_namespace.clone());
+        Ok(Place {
+            client: Client::try_from(config)?,
+            namespace,
+            name: self.pool.clone(),
+        })
+    }
+}
+
+impl Place {
+    fn api<K>(&self) -> Api<K>
+    where
+        K: kube::Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>,
+    {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    async fn pool(&self) -> Result<SandboxWarmPool> {
+        let Self {
+            namespace, name, ..
+        } = self;
+        let found = self.api::<SandboxWarmPool>().get_opt(name).await;
+        let found =
+            found.with_context(|| format!("cannot read SandboxWarmPool {namespace}/{name}"))?;
+        found.with_context(|| {
+            format!(
+                "SandboxWarmPool {namespace}/{name} not found; `kubectl get sandboxwarmpools -A` lists those there are"
+            )
+        })
+    }
+
+    async fn template(&self, pool: &SandboxWarmPool) -> Result<Option<SandboxTemplate>> {
+        let name = &pool.spec.sandbox_template_ref.name;
+        Ok(self.api().get_opt(name).await?)
+    }
+
+    async fn set_paused(&self, is_paused: bool) -> Result<()> {
+        let pool = self.pool().await?;
+        let strategy = pool.spec.update_strategy.unwrap_or_default();
+        if strategy.type_ != Some(UpdateStrategyType::RollingUpdate) {
+            bail!(
+                "the strategy of {}/{} is {:?}, which cannot be paused; set spec.updateStrategy.type to RollingUpdate",
+                self.namespace,
+                self.name,
+                strategy.type_.unwrap_or(UpdateStrategyType::OnReplenish),
+            );
+        }
+        let rolling = strategy.rolling_update.unwrap_or_default();
+        let (done, already) = match is_paused {
+            true => ("paused", "is paused already"),
+            false => ("resumed", "is not paused"),
+        };
+        if rolling.paused.unwrap_or(false) == is_paused {
+            println!("{}/{} {already}", self.namespace, self.name);
+            return Ok(());
+        }
+        let patch = json!({"spec": {"updateStrategy": {"rollingUpdate": {"paused": is_paused}}}});
+        let pools = self.api::<SandboxWarmPool>();
+        let params = PatchParams::default();
+        pools
+            .patch(&self.name, &params, &Patch::Merge(patch))
+            .await?;
+        println!("{}/{} {done}", self.namespace, self.name);
+        Ok(())
+    }
+}
+
+impl Args {
+    pub(crate) fn run(self) -> Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        runtime.block_on(self.command.run())
+    }
+}
+
+impl Command {
+    async fn run(self) -> Result<()> {
+        match self {
+            Self::Status {
+                target,
+                no_watch,
+                timeout,
+            } => {
+                let place = target.open().await?;
+                match (no_watch, timeout.map(Duration::from_secs)) {
+                    (true, _) => status::once(&place).await,
+                    (false, None) => status::follow(&place).await,
+                    (false, Some(time)) => {
+                        match tokio::time::timeout(time, status::follow(&place)).await {
+                            Ok(done) => done,
+                            Err(_) => bail!("not complete after {} s", time.as_secs()),
+                        }
+                    }
+                }
+            }
+            Self::Pause { target } => target.open().await?.set_paused(true).await,
+            Self::Resume { target } => target.open().await?.set_paused(false).await,
+            Self::History { target, revision } => {
+                history::show(&target.open().await?, revision).await
+            }
+            Self::Undo {
+                target,
+                to_revision,
+                dry_run,
+            } => history::undo(&target.open().await?, to_revision, dry_run).await,
+        }
+    }
+}
