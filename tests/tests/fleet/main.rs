@@ -1,0 +1,8 @@
+//! Pools, claims and sandboxes with real containers: kube-apiserver, kubelet and containerd.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod claims;
+mod fleet;
+mod pools;
+mod sandboxes;
