@@ -4,6 +4,7 @@ mod belongings;
 mod life;
 mod pools;
 mod rollouts;
+mod takeover;
 
 use futures::FutureExt as _;
 
@@ -60,4 +61,5 @@ scenarios![
     rollouts::a_broken_template_stops_the_rollout_until_it_is_mended,
     rollouts::a_partition_keeps_members_back,
     rollouts::going_back_raises_the_old_revision,
+    takeover::members_of_the_reference_are_kept_under_every_strategy,
 ];
