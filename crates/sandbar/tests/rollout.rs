@@ -1,0 +1,227 @@
+//! `sandbar rollout` as a user runs it, on a served API with controllers and a hollow node.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{
+    path::PathBuf,
+    process::{Command, Output},
+    time::{Duration, Instant},
+};
+
+use api::{
+    crds::{Conversion, Family, Versions, render},
+    sigs::v1beta1::{SandboxTemplate, SandboxWarmPool},
+};
+use controller::{clock, sigs};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::{
+    Api, Client,
+    api::{ListParams, Patch, PatchParams, PostParams},
+};
+use local::{
+    Cluster, hollow,
+    serve::{self, Home},
+};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A cluster with a pool of two members, and everything that keeps it.
+struct World {
+    client: Client,
+    kubeconfig: PathBuf,
+    _home: TempDir,
+    _serving: serve::Running,
+    _hollow: hollow::Hollow,
+}
+
+impl World {
+    async fn with_pool(strategy: Value) -> Self {
+        let directory = TempDir::new().unwrap();
+        let cluster = Cluster::open(local::Options::ephemeral()).await.unwrap();
+        let home = Home::open(directory.path()).unwrap();
+        let options = serve::Options {
+            listen: ([127, 0, 0, 1], 0).into(),
+            names: Vec::new(),
+            limits: serve::Limits::default(),
+        };
+        let serving = serve::start(home, cluster.service(), options)
+            .await
+            .unwrap();
+        let client = cluster.client();
+        let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
+        for crd in render(&[Family::Sigs], Versions::V1beta1, Conversion::None).unwrap() {
+            crds.create(&PostParams::default(), &crd).await.unwrap();
+        }
+        let start = Instant::now();
+        let pools: Api<SandboxWarmPool> = Api::all(client.clone());
+        while pools.list(&ListParams::default()).await.is_err() {
+            assert!(start.elapsed() < PATIENCE, "pools are never served");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let (hollow_clock, options) = (local::clock::Clock::system(), hollow::Options::default());
+        let hollow = hollow::Hollow::start(client.clone(), hollow_clock, options);
+        let options = sigs::Options::default();
+        tokio::spawn(sigs::run(client.clone(), clock::Clock::system(), options));
+        let world = Self {
+            kubeconfig: serving.kubeconfig(),
+            client,
+            _home: directory,
+            _serving: serving,
+            _hollow: hollow,
+        };
+        world.fill(strategy).await;
+        world
+    }
+
+    async fn fill(&self, strategy: Value) {
+        let template: SandboxTemplate = serde_json::from_value(json!({
+            "metadata": {"name": "one"},
+            "spec": {"podTemplate": {"spec": {"containers": [{"name": "main", "image": "app:1"}]}}},
+        }))
+        .unwrap();
+        let pool: SandboxWarmPool = serde_json::from_value(json!({
+            "metadata": {"name": "pool"},
+            "spec": {
+                "replicas": 2, "sandboxTemplateRef": {"name": "one"}, "updateStrategy": strategy,
+            },
+        }))
+        .unwrap();
+        let params = PostParams::default();
+        let templates: Api<SandboxTemplate> = Api::default_namespaced(self.client.clone());
+        templates.create(&params, &template).await.unwrap();
+        let pools: Api<SandboxWarmPool> = Api::default_namespaced(self.client.clone());
+        pools.create(&params, &pool).await.unwrap();
+    }
+
+    async fn set_image(&self, image: &str) {
+        let containers = json!([{"name": "main", "image": image}]);
+        let patch = json!({"spec": {"podTemplate": {"spec": {"containers": containers}}}});
+        let templates: Api<SandboxTemplate> = Api::default_namespaced(self.client.clone());
+        let params = PatchParams::default();
+        templates
+            .patch("one", &params, &Patch::Merge(patch))
+            .await
+            .unwrap();
+    }
+
+    /// Runs `sandbar rollout`; what it says, and how it ends.
+    async fn rollout(&self, args: &[&str]) -> (i32, String) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sandbar"));
+        command
+            .arg("rollout")
+            .args(args)
+            .arg("--kubeconfig")
+            .arg(&self.kubeconfig);
+        let output = tokio::task::spawn_blocking(move || command.output().unwrap());
+        let Output {
+            status,
+            stdout,
+            stderr,
+        } = output.await.unwrap();
+        let text = [stdout, stderr]
+            .map(|text| String::from_utf8(text).unwrap())
+            .concat();
+        (status.code().unwrap(), text)
+    }
+}
+
+fn rolling(fields: Value) -> Value {
+    json!({"type": "RollingUpdate", "rollingUpdate": fields})
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rollout_is_followed_paused_resumed_and_undone() {
+    let world = World::with_pool(rolling(json!({"inPlace": "Never"}))).await;
+    let (code, said) = world.rollout(&["status", "pool", "--timeout", "60"]).await;
+    assert!(code == 0 && said.contains("2 of 2 updated"), "{said}");
+    assert_eq!(
+        world.rollout(&["pause", "pool"]).await,
+        (0, "default/pool paused\n".to_owned())
+    );
+    world.set_image("app:2").await;
+    let (code, said) = world.rollout(&["status", "pool", "--timeout", "2"]).await;
+    assert!(
+        code == 1 && said.contains("not complete after 2 s"),
+        "{said}"
+    );
+    let (code, said) = world.rollout(&["status", "pool", "--no-watch"]).await;
+    assert!(code == 0 && said.contains("Paused"), "{said}");
+    let (code, said) = world.rollout(&["pause", "pool"]).await;
+    assert!(code == 0 && said.contains("is paused already"), "{said}");
+    assert_eq!(world.rollout(&["resume", "pool"]).await.0, 0);
+    let (code, said) = world.rollout(&["status", "pool", "--timeout", "60"]).await;
+    assert!(code == 0 && said.contains("2 of 2 updated"), "{said}");
+    let (_, said) = world.rollout(&["history", "pool"]).await;
+    let rows: Vec<Vec<&str>> = said
+        .lines()
+        .map(|line| line.split("  ").map(str::trim).collect())
+        .collect();
+    assert_eq!(rows[0][0], "REVISION", "{said}");
+    assert!(
+        rows[1].contains(&"app:1") && rows[2].contains(&"app:2"),
+        "{said}"
+    );
+    assert_eq!(rows[2][0], "2 (now)", "{said}");
+    let (_, said) = world.rollout(&["history", "pool", "--revision", "1"]).await;
+    assert!(
+        said.contains("image: app:1") || said.contains("image: \"app:1\""),
+        "{said}"
+    );
+    let (code, said) = world.rollout(&["undo", "pool", "--dry-run"]).await;
+    assert!(
+        code == 0 && said.contains("would go back to revision 1 (app:1)"),
+        "{said}"
+    );
+    let (code, said) = world.rollout(&["undo", "pool"]).await;
+    assert!(
+        code == 0 && said.contains("goes back to revision 1 (app:1)"),
+        "{said}"
+    );
+    assert_eq!(
+        world
+            .rollout(&["status", "pool", "--timeout", "60"])
+            .await
+            .0,
+        0
+    );
+    let (_, said) = world.rollout(&["history", "pool"]).await;
+    assert!(
+        said.contains("3 (now)") && said.lines().last().unwrap().contains("app:1"),
+        "{said}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_done_is_said_with_a_way_out() {
+    let world = World::with_pool(json!({"type": "OnReplenish"})).await;
+    let (code, said) = world.rollout(&["pause", "pool"]).await;
+    assert!(
+        code == 1 && said.contains("set spec.updateStrategy.type to RollingUpdate"),
+        "{said}"
+    );
+    let (code, said) = world.rollout(&["status", "nobody"]).await;
+    assert!(
+        code == 1 && said.contains("default/nobody not found"),
+        "{said}"
+    );
+    assert_eq!(
+        world
+            .rollout(&["status", "pool", "--timeout", "60"])
+            .await
+            .0,
+        0
+    );
+    let (code, said) = world.rollout(&["undo", "pool"]).await;
+    assert!(code == 1 && said.contains("no earlier revision"), "{said}");
+    let (code, said) = world.rollout(&["undo", "pool", "--to-revision", "7"]).await;
+    assert!(
+        code == 1 && said.contains("there is no revision 7"),
+        "{said}"
+    );
+    world.set_image("app:2").await;
+    // nothing will happen before somebody claims, and nobody need wait for it
+    let (code, said) = world.rollout(&["status", "pool", "--timeout", "60"]).await;
+    assert!(code == 0 && said.contains("UntilClaimed"), "{said}");
+}
