@@ -118,6 +118,17 @@ impl Writer {
         Ok(list.items.into_iter().map(|item| store.see(item)).collect())
     }
 
+    /// Reads an object with everything that is in it, whether it is known here or not.
+    pub async fn read_whole<V: View>(&self, key: &Key) -> Result<Option<Value>, Failure> {
+        let request =
+            at::<V::Object>(&key.namespace).get(&key.name, &kube::api::GetParams::default());
+        match self.send(request).await {
+            Ok(object) => Ok(Some(object)),
+            Err(Failure::Gone(_)) => Ok(None),
+            Err(failure) => Err(failure),
+        }
+    }
+
     pub async fn create<V: View>(
         &self,
         store: &Store<V>,
@@ -144,6 +155,29 @@ impl Writer {
         }
         let Key { namespace, name } = &seen.key;
         let request = at::<V::Object>(namespace).patch(name, &self.patching(), &Patch::Merge(body));
+        Ok(store.learn(self.send(request).await?, self.manager))
+    }
+
+    /// A strategic merge patch of the object, or of a subresource of it.
+    pub async fn patch_strategic<V: View>(
+        &self,
+        store: &Store<V>,
+        seen: &Meta,
+        subresource: Option<&str>,
+        mut body: Value,
+    ) -> Result<Arc<V>, Failure> {
+        body["metadata"]["uid"] = json!(&*seen.uid);
+        body["metadata"]["resourceVersion"] = json!(seen.version.to_string());
+        let Key { namespace, name } = &seen.key;
+        let (at, params, patch) = (
+            at::<V::Object>(namespace),
+            self.patching(),
+            Patch::Strategic(body),
+        );
+        let request = match subresource {
+            None => at.patch(name, &params, &patch),
+            Some(part) => at.patch_subresource(part, name, &params, &patch),
+        };
         Ok(store.learn(self.send(request).await?, self.manager))
     }
 

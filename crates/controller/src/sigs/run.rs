@@ -69,7 +69,7 @@ pub async fn run(client: Client, clock: Clock, options: Options) {
         options.pool.at_a_time,
         options.claim.at_a_time,
     );
-    let sandboxes = Sandboxes::new(&client, &clock, &stores, options.sandbox);
+    let sandboxes = Sandboxes::new(&client, &clock, &stores, options.platform, options.sandbox);
     let templates = Templates::new(&client, &clock, &stores);
     let pools = Pools::new(&client, &clock, &stores, &stock, options.pool);
     let claims = Claims::new(&client, &clock, &stores, &stock, options.claim);

@@ -107,10 +107,12 @@ impl Stores {
             .tell(move |change| tell_of_template(&to, &stores, change));
         let to = queues.clone();
         self.policies.tell(move |change| {
-            if !is_of(change.by, template::CONTROLLER) {
-                change
-                    .views()
-                    .for_each(|policy| add_owner(&to.templates, &policy.meta, TEMPLATE));
+            // also one that is not the template's: it is in the way
+            let policy = change.views().last();
+            if !is_of(change.by, template::CONTROLLER)
+                && let Some(key) = policy.and_then(|it| template::template_of(&it.meta.key))
+            {
+                to.templates.add(key);
             }
         });
         let (to, claims) = (queues.clone(), self.claims.clone());
@@ -146,7 +148,6 @@ impl Stores {
 
 type Kind = (&'static str, &'static str);
 const SANDBOX: Kind = (names::GROUP, "Sandbox");
-const TEMPLATE: Kind = (names::EXTENSIONS, "SandboxTemplate");
 const POOL: Kind = (names::EXTENSIONS, pool::member::KIND);
 const CLAIM: Kind = (names::EXTENSIONS, "SandboxClaim");
 
@@ -204,7 +205,7 @@ fn tell_of_pod(queues: &Queues, sandboxes: &Store<Sandbox>, change: &Change<'_, 
     if !change.before.zip(change.after).is_none_or(is_another) {
         return;
     }
-    if !is_of(change.by, sandbox::CONTROLLER) {
+    if !is_of(change.by, sandbox::CONTROLLER) && !sandbox::can_wait(sandboxes, change) {
         change
             .views()
             .for_each(|pod| add_owner(&queues.sandboxes, &pod.meta, SANDBOX));

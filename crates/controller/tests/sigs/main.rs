@@ -4,6 +4,7 @@
 
 mod scenarios;
 mod stage;
+mod writes;
 
 use futures::future::join_all;
 use local::fault::{Fault, Faults, every_point};

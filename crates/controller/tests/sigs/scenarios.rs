@@ -1,10 +1,12 @@
 //! What becomes of sandboxes and pools. Each scenario ends in a state that no fault on the way may change.
 
 mod belongings;
+mod in_place;
 mod life;
 mod pools;
 mod rollouts;
 mod takeover;
+mod templates;
 
 use futures::FutureExt as _;
 
@@ -62,4 +64,21 @@ scenarios![
     rollouts::a_partition_keeps_members_back,
     rollouts::going_back_raises_the_old_revision,
     takeover::members_of_the_reference_are_kept_under_every_strategy,
+    in_place::a_new_image_comes_into_the_running_pod,
+    in_place::new_sizes_come_into_the_running_pod,
+    in_place::an_image_and_sizes_change_together,
+    in_place::new_metadata_is_an_update_too,
+    in_place::the_last_of_two_edits_counts,
+    in_place::a_pod_is_left_alone_without_a_fence,
+    in_place::what_a_running_pod_cannot_take_is_told,
+    in_place::what_the_server_refuses_is_told,
+    in_place::a_size_that_the_node_refuses_is_told,
+    in_place::a_size_that_comes_too_late_is_taken_back,
+    templates::a_template_gets_its_label_and_the_built_in_policy,
+    templates::a_policy_follows_the_rules_of_its_template,
+    templates::an_unmanaged_template_has_no_policy,
+    templates::a_policy_that_somebody_changes_is_mended,
+    templates::a_foreign_policy_is_left_alone_until_it_is_gone,
+    templates::rules_that_the_server_refuses_are_told_and_mended,
+    templates::a_deleted_template_takes_its_policy_along,
 ];

@@ -31,7 +31,7 @@ use kube::{
 };
 use local::{
     Cluster, clock,
-    fault::Faults,
+    fault::{Fault, Faults},
     hollow::{self, Failure, Target},
 };
 use serde::{Serialize, de::DeserializeOwned};
@@ -96,6 +96,12 @@ impl Time for Moved {
     }
 }
 
+/// About the time of the cluster, and not on a whole second.
+fn start_of_play() -> Timestamp {
+    let second = Timestamp::from_second(Timestamp::now().as_second()).unwrap();
+    clock::after(second, Duration::from_millis(700))
+}
+
 pub(crate) type Scenario = for<'a> fn(&'a Stage) -> LocalBoxFuture<'a, ()>;
 
 pub(crate) struct Stage {
@@ -106,6 +112,7 @@ pub(crate) struct Stage {
     faults: Faults,
     /// What the controller that comes after a dead one does.
     survivor: Faults,
+    extensions: bool,
     controller: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -134,12 +141,20 @@ impl Stage {
         Self {
             client,
             namespace,
-            // objects are created by the system's time
-            clock: clock::Clock::manual(Timestamp::now()),
+            clock: clock::Clock::manual(start_of_play()),
             name: name.to_owned(),
             faults,
             survivor: Faults::none(),
+            extensions: true,
             controller: Mutex::new(None),
+        }
+    }
+
+    /// Only sandboxes are controlled here.
+    pub(crate) fn without_extensions(self) -> Self {
+        Self {
+            extensions: false,
+            ..self
         }
     }
 
@@ -151,6 +166,7 @@ impl Stage {
                 ready_grace: AGES,
                 ..sigs::pool::Options::default()
             },
+            extensions: self.extensions,
             ..Options::default()
         };
         let client = faults.client(self.client.clone());
@@ -213,11 +229,24 @@ impl Stage {
             self.nudge().await;
             tokio::time::sleep(Duration::from_millis(4)).await;
             let now = self.writes();
-            calm = if now == writes { calm + 1 } else { 0 };
+            let is_calm = now == writes && !self.is_changing_hands();
+            calm = if is_calm { calm + 1 } else { 0 };
             writes = now;
             assert!(start.elapsed() < PATIENCE, "{}", self.story("never quiet"));
         }
         writes
+    }
+
+    /// One has died, and the next has not looked at everything yet.
+    fn is_changing_hands(&self) -> bool {
+        let (before, after) = (self.faults.points(), self.survivor.points());
+        let is_dead = before
+            .iter()
+            .any(|point| matches!(point.struck, Some(Fault::DieBefore | Fault::DieAfter)));
+        let first_look = before
+            .iter()
+            .take_while(|point| point.method == http::Method::GET);
+        is_dead && after.len() < first_look.count()
     }
 
     /// Lets the controller try again what has failed.
@@ -245,6 +274,27 @@ impl Stage {
         observe: impl AsyncFn() -> T,
         is: impl Fn(&T) -> bool,
     ) -> T {
+        self.wait_for(what, observe, is, async || self.nudge().await)
+            .await
+    }
+
+    /// The same while time stands still.
+    pub(crate) async fn until_at_once<T: Debug>(
+        &self,
+        what: &str,
+        observe: impl AsyncFn() -> T,
+        is: impl Fn(&T) -> bool,
+    ) -> T {
+        self.wait_for(what, observe, is, async || {}).await
+    }
+
+    async fn wait_for<T: Debug>(
+        &self,
+        what: &str,
+        observe: impl AsyncFn() -> T,
+        is: impl Fn(&T) -> bool,
+        meanwhile: impl AsyncFn(),
+    ) -> T {
         let start = Instant::now();
         // a look costs more than what is waited for
         let mut pause = Duration::from_millis(2);
@@ -258,7 +308,7 @@ impl Stage {
                 "{}\n{seen:#?}",
                 self.story(what)
             );
-            self.nudge().await;
+            meanwhile().await;
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(Duration::from_millis(16));
         }

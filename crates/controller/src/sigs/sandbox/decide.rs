@@ -7,23 +7,37 @@ use std::{
     collections::BTreeMap,
     ops::ControlFlow::{self, Break, Continue},
     sync::Arc,
-    time::SystemTime,
+    time::{Duration, SystemTime},
 };
 
 use api::sigs::{
     shared::{Blueprint, SandboxShutdownPolicy},
     v1beta1::SandboxStatus,
 };
-use engine::expiry::{self, Expiry, SandboxEffect, SandboxPolicy};
+use engine::{
+    expiry::{self, Expiry, SandboxEffect, SandboxPolicy},
+    in_place::Platform,
+};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
     parts::{self, PodMetadata, Standing, standing},
-    status::{self, Findings, PodState, ServiceState},
+    status::{self, Findings, PodState, ServiceState, Updating},
+    update::{Endpoint, Whole},
     view::{Pod, Sandbox, Service, Volume},
 };
-use crate::{events::News, meta::Meta, queue::Next, sigs::names, write::Guard};
+use crate::{
+    clock::after,
+    events::News,
+    meta::Meta,
+    queue::Next,
+    sigs::{names, pool::member},
+    write::Guard,
+};
+
+/// For how long it is no news that a member of a pool is not ready.
+const QUIET: Duration = Duration::from_secs(10);
 
 /// What one pass knows.
 #[derive(Debug)]
@@ -36,6 +50,13 @@ pub struct World<'a> {
     pub annotated: Look<Pod>,
     /// The pod that is called like the sandbox.
     pub namesake: Look<Pod>,
+    /// Its pod with everything, once there was a reason to read that.
+    pub whole: Look<Whole>,
+    /// Why its pod was not let change.
+    pub refusal: Option<String>,
+    /// How often this pass has changed its pod.
+    pub updates: usize,
+    pub platform: Platform,
     pub service: Look<Service>,
     /// One for each template.
     pub volumes: Vec<Look<Volume>>,
@@ -60,7 +81,7 @@ pub enum Look<T> {
 }
 
 impl<T> Look<T> {
-    fn found(&self) -> Option<&T> {
+    pub(super) fn found(&self) -> Option<&T> {
         match self {
             Self::Found(object) => Some(object),
             Self::Unknown | Self::Missing | Self::Failed => None,
@@ -82,6 +103,10 @@ pub enum Act {
     /// Look at the pod of this name, past the cache.
     ReadPod(String),
     ReadService,
+    /// Read all of the pod of this name.
+    ReadWhole(String),
+    /// A strategic merge patch of the pod exactly as it was read.
+    Update(Meta, Endpoint, Value),
     Create(Part, Value),
     Patch(Part, Meta, Guard, Value),
     Delete(Part, Meta),
@@ -100,20 +125,25 @@ pub fn decide(world: &World<'_>) -> Step {
         return Step::Rest(Next::Never);
     }
     let expiry = expiry_of(world);
+    let end = expiry.next_look();
     let all = match expiry {
         Expiry::Expired(effect) => world.end(effect),
         Expiry::Never | Expiry::In(_) => world.keep(),
     };
     match all {
         Break(act) => Step::Act(act),
-        Continue(All::Well) => Step::Rest(expiry.next_look().map_or(Next::Never, Next::In)),
+        Continue(All::Well(until)) => {
+            let next = until.into_iter().chain(end).min();
+            Step::Rest(next.map_or(Next::Never, Next::In))
+        }
         Continue(All::NotWell) => Step::Rest(Next::Retry),
     }
 }
 
 /// How things are when there is nothing left to do.
 enum All {
-    Well,
+    /// There may be more to do after this time.
+    Well(Option<Duration>),
     /// Something did not work, and may work later.
     NotWell,
 }
@@ -141,6 +171,7 @@ impl World<'_> {
         let mut errors = Vec::new();
         self.keep_volumes(&mut errors)?;
         let pod = self.keep_pod(&mut errors)?;
+        let updating = self.keep_running(pod)?;
         self.keep_track(pod)?;
         errors.extend(self.trouble.get(&Part::Sandbox).cloned());
         let service = match pod {
@@ -151,17 +182,18 @@ impl World<'_> {
         let findings = Findings {
             errors,
             pod,
+            updating,
             service,
         };
         self.tell(pod)?;
-        self.write(&status::current(
-            self.sandbox,
-            &findings,
-            self.domain,
-            self.now,
-        ))?;
+        let status = status::current(self.sandbox, &findings, self.domain, self.now);
+        let quiet = self.quiet_for(&status);
+        if quiet.is_none() && !findings.is_the_old_pod_still_good() {
+            self.write(&status, findings.updating == Updating::Done)?;
+        }
+        let deadline = findings.updating.deadline();
         Continue(match is_well {
-            true => All::Well,
+            true => All::Well(quiet.into_iter().chain(deadline).min()),
             false => All::NotWell,
         })
     }
@@ -169,7 +201,7 @@ impl World<'_> {
     /// First the word, then the deed: whoever watches learns why a pod goes before it goes.
     fn end(&self, effect: SandboxEffect) -> ControlFlow<Act, All> {
         if effect == SandboxEffect::Mark {
-            self.write(&status::expired(self.sandbox, self.now))?;
+            self.write(&status::expired(self.sandbox, self.now), false)?;
         }
         let owned = self.owned();
         if owned.is_empty() && self.sandbox.status.selector.is_some() {
@@ -182,24 +214,42 @@ impl World<'_> {
         match effect {
             SandboxEffect::Delete => self.delete(Part::Sandbox, &self.sandbox.meta)?,
             SandboxEffect::Retain if self.trouble.is_empty() => {
-                self.write(&status::retained(self.sandbox, self.now))?;
+                self.write(&status::retained(self.sandbox, self.now), false)?;
             }
             SandboxEffect::Mark | SandboxEffect::Retain => {}
         }
         Continue(match self.trouble.is_empty() {
-            true => All::Well,
+            true => All::Well(None),
             false => All::NotWell,
         })
     }
 
-    fn write(&self, status: &SandboxStatus) -> ControlFlow<Act> {
-        match status::patch(&self.sandbox.status, status) {
+    /// How long to say nothing yet about a member of a pool that is on its way: most are ready soon, and nobody asks
+    /// for one that is not.
+    fn quiet_for(&self, status: &SandboxStatus) -> Option<Duration> {
+        let meta = &self.sandbox.meta;
+        let is_member = meta.is_controlled_by_a(names::EXTENSIONS, member::KIND);
+        let is_coming = [&self.sandbox.status, status]
+            .into_iter()
+            .all(status::is_coming);
+        if !is_member || !is_coming || meta.annotations.get(names::FENCE).is_some() {
+            return None;
+        }
+        let left = after(meta.created, QUIET).duration_since(self.now);
+        let left = Duration::try_from(left).ok();
+        // a clock that is far off tells no age
+        left.filter(|left| !left.is_zero() && *left <= 2 * QUIET)
+    }
+
+    /// `is_update_told` makes it worth a write that the status speaks of this generation: the pool waits for that.
+    fn write(&self, status: &SandboxStatus, is_update_told: bool) -> ControlFlow<Act> {
+        match status::patch(&self.sandbox.status, status, is_update_told) {
             Some(patch) => Break(Act::Status(patch)),
             None => Continue(()),
         }
     }
 
-    fn delete(&self, part: Part, object: &Meta) -> ControlFlow<Act> {
+    pub(super) fn delete(&self, part: Part, object: &Meta) -> ControlFlow<Act> {
         if object.is_deleting || self.trouble.contains_key(&part) {
             return Continue(());
         }
@@ -283,13 +333,24 @@ impl World<'_> {
                 self.delete(Part::Pod, &pod.meta)?;
                 Continue(PodState::Owned(pod))
             }
-            (Some(pod), false) => {
-                self.keep_metadata(pod)?;
-                Continue(PodState::Owned(pod))
-            }
+            (Some(pod), false) => Continue(PodState::Owned(pod)),
             (None, true) => self.stay_suspended(),
             (None, false) => self.start(errors),
         }
+    }
+
+    fn keep_running(&self, pod: PodState<'_>) -> ControlFlow<Act, Updating> {
+        let PodState::Owned(pod) = pod else {
+            return Continue(Updating::No);
+        };
+        if self.sandbox.is_suspended || self.trouble.contains_key(&Part::Pod) {
+            return Continue(Updating::No);
+        }
+        let updating = self.keep_update(pod)?;
+        if let Updating::No | Updating::Done = updating {
+            self.keep_metadata(pod)?;
+        }
+        Continue(updating)
     }
 
     /// One that is on its way out needs no labels.
@@ -356,85 +417,6 @@ impl World<'_> {
         let patch = json!({"metadata": {"annotations": {names::POD_NAME: wanted}}});
         let meta = self.sandbox.meta.clone();
         Break(Act::Patch(Part::Sandbox, meta, Guard::SameObject, patch))
-    }
-
-    fn keep_service(&self, errors: &mut Vec<String>) -> ControlFlow<Act, ServiceState> {
-        if let Some(trouble) = self.trouble.get(&Part::Service) {
-            errors.push(trouble.clone());
-            return Continue(match (self.service.found(), self.blueprint.service) {
-                (Some(_), _) => ServiceState::Untouched,
-                (None, Some(true)) => ServiceState::Missing,
-                (None, _) => ServiceState::NotRequired,
-            });
-        }
-        match self.blueprint.service {
-            Some(true) => self.want_service(errors),
-            Some(false) => {
-                self.end_service()?;
-                Continue(ServiceState::NotRequired)
-            }
-            None => {
-                self.look_for_service()?;
-                match self.own_service() {
-                    None => Continue(ServiceState::NotRequired),
-                    Some(service) => self.repair(service, false),
-                }
-            }
-        }
-    }
-
-    fn want_service(&self, errors: &mut Vec<String>) -> ControlFlow<Act, ServiceState> {
-        let Some(service) = self.service.found() else {
-            let body = parts::service(self.sandbox, self.blueprint);
-            return Break(Act::Create(Part::Service, body));
-        };
-        let is_headless = matches!(&*service.cluster_ip, "" | "None");
-        let why = match standing(self.sandbox, &service.meta, "service") {
-            Standing::Owned => return self.repair(service, false),
-            Standing::Adoptable if is_headless => return self.repair(service, true),
-            Standing::Adoptable => format!("service {:?} is not headless", self.sandbox.name()),
-            Standing::Barred(why) => why,
-        };
-        errors.push(why);
-        Continue(ServiceState::Missing)
-    }
-
-    fn repair(&self, service: &Service, is_adopted: bool) -> ControlFlow<Act, ServiceState> {
-        let guard = match is_adopted {
-            true => Guard::Unchanged,
-            false => Guard::SameObject,
-        };
-        match parts::service_patch(self.sandbox, self.blueprint, service, is_adopted) {
-            Some(patch) => Break(Act::Patch(
-                Part::Service,
-                service.meta.clone(),
-                guard,
-                patch,
-            )),
-            None => Continue(ServiceState::Exists),
-        }
-    }
-
-    fn end_service(&self) -> ControlFlow<Act> {
-        self.look_for_service()?;
-        match self.own_service() {
-            Some(service) => self.delete(Part::Service, &service.meta),
-            None => Continue(()),
-        }
-    }
-
-    fn own_service(&self) -> Option<&Service> {
-        let uid = &self.sandbox.meta.uid;
-        let service = self.service.found();
-        service.filter(|service| service.meta.is_controlled_by(uid))
-    }
-
-    /// One that has lost its label is not in the cache; the status remembers it.
-    fn look_for_service(&self) -> ControlFlow<Act> {
-        match self.service {
-            Look::Unknown if self.sandbox.status.service.is_some() => Break(Act::ReadService),
-            _ => Continue(()),
-        }
     }
 
     /// Once, when it begins.

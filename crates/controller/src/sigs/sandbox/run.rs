@@ -1,18 +1,24 @@
 //! Watching, and doing what was decided.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
+use api::sigs::shared::Blueprint;
+use engine::in_place::{Platform, ResizeVia};
 use kube::Client;
 
 use super::{
     decide::{Act, Look, Part, Step, World, decide},
     parts,
+    update::{Endpoint, Whole},
     view::{Pod, Sandbox, Service, Volume},
 };
 use crate::{
     clock::Clock,
     events::Teller,
-    meta::Key,
+    meta::{Key, Meta},
     queue::{Next, Pass},
     sigs::{names, run::Controller, stores::Stores},
     store::{Store, View},
@@ -53,6 +59,15 @@ pub(crate) struct Sandboxes {
     writer: Writer,
     clock: Clock,
     domain: Arc<str>,
+    platform: Platform,
+    refusals: Arc<Mutex<HashMap<Key, Refusal>>>,
+}
+
+/// A change of a pod that the server would not make. It is asked once for each generation of a sandbox.
+struct Refusal {
+    generation: i64,
+    pod: Box<str>,
+    why: String,
 }
 
 impl Controller for Sandboxes {
@@ -61,32 +76,14 @@ impl Controller for Sandboxes {
         let mut seen = Seen::default();
         for _ in 0..MOST_ACTS {
             let Some(sandbox) = self.stores.sandboxes.get(&pass.key) else {
+                self.refusals().remove(&pass.key);
                 return Next::Never;
             };
             // the API server has checked it against the schema
             let Ok(blueprint) = sandbox.blueprint() else {
                 return Next::Never;
             };
-            let world = World {
-                sandbox: &sandbox,
-                blueprint: &blueprint,
-                pods: self.stores.pods.owned_by(&sandbox.meta.uid),
-                annotated: match sandbox.meta.annotations.get(names::POD_NAME) {
-                    Some(name) if name != sandbox.name() => {
-                        seen.pod(&self.stores.pods, &sandbox, name)
-                    }
-                    _ => Look::Missing,
-                },
-                namesake: seen.pod(&self.stores.pods, &sandbox, sandbox.name()),
-                service: shown(&self.stores.services, &pass.key)
-                    .unwrap_or_else(|| seen.service.clone()),
-                volumes: seen.volumes(&self.stores.volumes, &sandbox, &blueprint),
-                trouble: seen.trouble.clone(),
-                is_told: seen.is_told,
-                domain: &self.domain,
-                now: self.clock.now(),
-            };
-            let act = match decide(&world) {
+            let act = match decide(&self.world(&sandbox, &blueprint, &seen)) {
                 Step::Rest(next) => return next,
                 Step::Act(act) => act,
             };
@@ -103,12 +100,90 @@ impl Controller for Sandboxes {
 }
 
 impl Sandboxes {
-    pub(crate) fn new(client: &Client, clock: &Clock, stores: &Stores, options: Options) -> Self {
+    pub(crate) fn new(
+        client: &Client,
+        clock: &Clock,
+        stores: &Stores,
+        platform: Platform,
+        options: Options,
+    ) -> Self {
         Self {
             stores: stores.clone(),
             writer: Writer::new(client.clone(), CONTROLLER),
             clock: clock.clone(),
             domain: options.cluster_domain.into(),
+            platform,
+            refusals: Arc::default(),
+        }
+    }
+
+    fn world<'a>(
+        &'a self,
+        sandbox: &'a Sandbox,
+        blueprint: &'a Blueprint,
+        seen: &Seen,
+    ) -> World<'a> {
+        let stores = &self.stores;
+        let pods = stores.pods.owned_by(&sandbox.meta.uid);
+        World {
+            sandbox,
+            blueprint,
+            refusal: pods.first().and_then(|pod| self.refusal(sandbox, pod)),
+            pods,
+            annotated: match sandbox.meta.annotations.get(names::POD_NAME) {
+                Some(name) if name != sandbox.name() => seen.pod(&stores.pods, sandbox, name),
+                _ => Look::Missing,
+            },
+            namesake: seen.pod(&stores.pods, sandbox, sandbox.name()),
+            whole: seen.whole.clone(),
+            updates: seen.updates,
+            platform: self.platform,
+            service: shown(&stores.services, &sandbox.meta.key)
+                .unwrap_or_else(|| seen.service.clone()),
+            volumes: seen.volumes(&stores.volumes, sandbox, blueprint),
+            trouble: seen.trouble.clone(),
+            is_told: seen.is_told,
+            domain: &self.domain,
+            now: self.clock.now(),
+        }
+    }
+
+    fn refusal(&self, sandbox: &Sandbox, pod: &Pod) -> Option<String> {
+        let refusals = self.refusals();
+        let refusal = refusals.get(&sandbox.meta.key)?;
+        let is_of_this =
+            refusal.generation == sandbox.meta.generation && refusal.pod == pod.meta.uid;
+        is_of_this.then(|| refusal.why.clone())
+    }
+
+    fn refusals(&self) -> MutexGuard<'_, HashMap<Key, Refusal>> {
+        self.refusals.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn update(
+        &self,
+        sandbox: &Sandbox,
+        pod: &Meta,
+        endpoint: Endpoint,
+        body: serde_json::Value,
+    ) -> Result<(), Failure> {
+        let is_apart = self.platform.resize == Some(ResizeVia::Subresource);
+        let subresource = match endpoint {
+            Endpoint::Resize if is_apart => Some("resize"),
+            Endpoint::Resize | Endpoint::Pod => None,
+        };
+        let (writer, pods) = (&self.writer, &self.stores.pods);
+        match writer.patch_strategic(pods, pod, subresource, body).await {
+            Err(Failure::Refused(why)) => {
+                let refusal = Refusal {
+                    generation: sandbox.meta.generation,
+                    pod: pod.uid.clone(),
+                    why,
+                };
+                self.refusals().insert(sandbox.meta.key.clone(), refusal);
+                Ok(())
+            }
+            other => other.map(drop),
         }
     }
 
@@ -117,6 +192,18 @@ impl Sandboxes {
         match act {
             Act::ReadPod(name) => self.read_pod(sandbox, name, seen).await,
             Act::ReadService => self.read_service(sandbox, seen).await,
+            Act::ReadWhole(name) => {
+                let key = sandbox.meta.key.beside(name);
+                let found = writer.read_whole::<Pod>(&key).await?;
+                seen.whole = look(found.and_then(|json| self.whole(json)));
+                Ok(())
+            }
+            Act::Update(pod, endpoint, body) => {
+                self.update(sandbox, pod, *endpoint, body.clone()).await?;
+                seen.updates += 1;
+                seen.outdate(Part::Pod);
+                Ok(())
+            }
             Act::Create(part, body) => match self.create(sandbox, *part, body.clone()).await {
                 Err(Failure::Exists(_)) => self.read(sandbox, *part, body, seen).await,
                 other => other,
@@ -230,6 +317,12 @@ impl Sandboxes {
         Ok(())
     }
 
+    fn whole(&self, json: serde_json::Value) -> Option<Arc<Whole>> {
+        let pod = serde::Deserialize::deserialize(&json).ok()?;
+        let view = self.stores.pods.see(pod);
+        Some(Arc::new(Whole { view, json }))
+    }
+
     async fn read_service(&self, sandbox: &Sandbox, seen: &mut Seen) -> Result<(), Failure> {
         let found = self
             .writer
@@ -262,6 +355,8 @@ impl Pass<Key> {
 #[derive(Default)]
 struct Seen {
     pods: BTreeMap<String, Look<Pod>>,
+    whole: Look<Whole>,
+    updates: usize,
     service: Look<Service>,
     volumes: BTreeMap<String, Look<Volume>>,
     trouble: BTreeMap<Part, String>,
@@ -279,7 +374,7 @@ impl Seen {
         &self,
         store: &Store<Volume>,
         sandbox: &Sandbox,
-        blueprint: &api::sigs::shared::Blueprint,
+        blueprint: &Blueprint,
     ) -> Vec<Look<Volume>> {
         let templates = blueprint.volume_claim_templates.iter().flatten();
         let look = |template| {
@@ -295,7 +390,10 @@ impl Seen {
     fn outdate(&mut self, part: Part) {
         match part {
             Part::Volume(_) => self.volumes.clear(),
-            Part::Pod => self.pods.clear(),
+            Part::Pod => {
+                self.pods.clear();
+                self.whole = Look::Unknown;
+            }
             Part::Service => self.service = Look::Unknown,
             Part::Sandbox => {}
         }
@@ -312,6 +410,11 @@ impl Seen {
                 self.pods.insert(name, Look::Failed);
                 Part::Pod
             }
+            Act::ReadWhole(_) => {
+                self.whole = Look::Failed;
+                Part::Pod
+            }
+            Act::Update(..) => Part::Pod,
             Act::ReadService => {
                 self.service = Look::Failed;
                 Part::Service

@@ -1,5 +1,7 @@
 //! What is told about a sandbox, in the words that its users match on.
 
+use std::time::Duration;
+
 use api::sigs::v1beta1::SandboxStatus;
 use engine::revision::name_hash;
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Condition, jiff::Timestamp};
@@ -17,6 +19,7 @@ pub(super) const POD_SCHEDULED: &str = "PodScheduled";
 
 pub(super) const EXPIRED: &str = "SandboxExpired";
 pub(super) const MULTIPLE_PODS: &str = "MultiplePods";
+const NOT_READY: &str = "DependenciesNotReady";
 pub(super) const POD_TERMINATED: &str = "PodTerminated";
 
 /// What a pass has found.
@@ -24,7 +27,40 @@ pub(super) const POD_TERMINATED: &str = "PodTerminated";
 pub(super) struct Findings<'a> {
     pub(super) errors: Vec<String>,
     pub(super) pod: PodState<'a>,
+    pub(super) updating: Updating,
     pub(super) service: ServiceState,
+}
+
+impl Findings<'_> {
+    /// A pod that is to be changed and still runs as before: there is nothing to tell until that ends.
+    pub(super) fn is_the_old_pod_still_good(&self) -> bool {
+        let PodState::Owned(pod) = self.pod else {
+            return false;
+        };
+        let is_ongoing = matches!(self.updating, Updating::Ongoing(_));
+        is_ongoing && self.errors.is_empty() && pod.is_ready && &*pod.phase == "Running"
+    }
+}
+
+/// How it stands with a change of a running pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Updating {
+    /// None is asked for.
+    No,
+    /// There is so much time left.
+    Ongoing(Duration),
+    /// The pod is as the sandbox asks.
+    Done,
+    Impossible(String),
+}
+
+impl Updating {
+    pub(super) fn deadline(&self) -> Option<Duration> {
+        match self {
+            Self::Ongoing(left) => Some(*left),
+            Self::No | Self::Done | Self::Impossible(_) => None,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +89,12 @@ pub(super) fn condition<'a>(status: &'a SandboxStatus, kind: &str) -> Option<&'a
 
 pub(super) fn has_reason(sandbox: &Sandbox, kind: &str, reason: &str) -> bool {
     condition(&sandbox.status, kind).is_some_and(|condition| condition.reason == reason)
+}
+
+/// It is not ready, and nothing is wrong with that.
+pub(super) fn is_coming(status: &SandboxStatus) -> bool {
+    let ready = condition(status, READY);
+    ready.is_none_or(|ready| ready.status != "True" && ready.reason == NOT_READY)
 }
 
 pub(super) fn multiple_pods(count: usize) -> String {
@@ -255,6 +297,14 @@ fn ready(
     if let Some((_, reason, message)) = finished {
         return verdict("False", reason, message.as_str());
     }
+    match &findings.updating {
+        Updating::No | Updating::Done => {}
+        Updating::Ongoing(_) => return verdict("False", NOT_READY, "Pod is updating in place"),
+        Updating::Impossible(why) => {
+            let message = format!("Pod cannot be updated in place: {why}");
+            return verdict("False", NOT_READY, message);
+        }
+    }
     let (is_ready, mut message) = match findings.pod {
         PodState::Owned(pod) => match (&*pod.phase, pod.is_ready, pod.ips.is_empty()) {
             ("Running", true, false) => (true, "Pod is Ready".to_owned()),
@@ -277,14 +327,23 @@ fn ready(
     };
     match is_ready && has_service {
         true => verdict("True", "DependenciesReady", message),
-        false => verdict("False", "DependenciesNotReady", message),
+        false => verdict("False", NOT_READY, message),
     }
 }
 
-/// The merge patch of the status, if it is worth a write.
-pub(super) fn patch(old: &SandboxStatus, new: &SandboxStatus) -> Option<Value> {
+/// The merge patch of the status, if it is worth a write. Which generation it speaks of is, where somebody waits for that.
+pub(super) fn patch(
+    old: &SandboxStatus,
+    new: &SandboxStatus,
+    is_generation_news: bool,
+) -> Option<Value> {
+    let generation = |status| condition(status, READY).and_then(|ready| ready.observed_generation);
+    let is_news = is_generation_news && generation(old) != generation(new);
     conditions::patch(old, new, |field| match field {
-        "conditions" => !conditions::say_the_same(old.conditions.as_ref(), new.conditions.as_ref()),
+        "conditions" => {
+            let (old, new) = (old.conditions.as_ref(), new.conditions.as_ref());
+            is_news || !conditions::say_the_same(old, new)
+        }
         "nodeName" => conditions::is_true(new.conditions.as_ref(), READY),
         _ => true,
     })

@@ -3,15 +3,19 @@
 mod acts;
 mod parts;
 mod status;
+mod update;
+mod waits;
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use api::sigs::shared::Blueprint;
+use engine::in_place::Platform;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
     decide::{Act, Look, Part, Step, World, decide},
+    update::Whole,
     view::{Pod, Sandbox, Service, Volume},
 };
 use crate::store::{Texts, View};
@@ -97,6 +101,9 @@ struct Known {
     pods: Vec<Arc<Pod>>,
     annotated: Look<Pod>,
     namesake: Look<Pod>,
+    whole: Look<Whole>,
+    refusal: Option<String>,
+    updates: usize,
     service: Look<Service>,
     volumes: Vec<Look<Volume>>,
     trouble: BTreeMap<Part, String>,
@@ -113,6 +120,9 @@ fn known(change: Value) -> Known {
         pods: Vec::new(),
         annotated: Look::Unknown,
         namesake: Look::Unknown,
+        whole: Look::Unknown,
+        refusal: None,
+        updates: 0,
         service: Look::Unknown,
         trouble: BTreeMap::new(),
     }
@@ -135,6 +145,10 @@ impl Known {
             pods: self.pods.clone(),
             annotated: self.annotated.clone(),
             namesake: self.namesake.clone(),
+            whole: self.whole.clone(),
+            refusal: self.refusal.clone(),
+            updates: self.updates,
+            platform: Platform::of(36, true),
             service: self.service.clone(),
             volumes: self.volumes.clone(),
             trouble: self.trouble.clone(),
@@ -150,6 +164,10 @@ impl Known {
             Step::Rest(next) => format!("rest {next:?}"),
             Step::Act(Act::ReadPod(name)) => format!("read pod {name}"),
             Step::Act(Act::ReadService) => "read service".to_owned(),
+            Step::Act(Act::ReadWhole(name)) => format!("read all of pod {name}"),
+            Step::Act(Act::Update(meta, endpoint, body)) => {
+                format!("update @{} {endpoint:?} {body}", meta.version)
+            }
             Step::Act(Act::Create(part, body)) => {
                 format!("create {part:?} {}", body["metadata"]["name"])
             }

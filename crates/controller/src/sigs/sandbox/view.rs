@@ -9,6 +9,7 @@ use api::sigs::{
 use engine::member::Failure;
 use k8s_openapi::api::core::v1;
 
+use super::update::Update;
 use crate::{
     meta::Meta,
     sigs::names,
@@ -67,6 +68,7 @@ pub struct Pod {
     pub scheduled: Option<Box<Scheduled>>,
     /// What its containers say.
     pub trouble: Option<Failure>,
+    pub update: Option<Box<Update>>,
 }
 
 /// Why a container does not run.
@@ -99,6 +101,21 @@ impl Pod {
         *self == other
     }
 
+    /// Whether it is as it was, but for how far it has come on its way to being ready.
+    pub fn is_only_coming(&self, before: &Self) -> bool {
+        let is_coming = |pod: &Self| matches!(&*pod.phase, "" | "Pending" | "Running");
+        let meta = Meta {
+            version: before.meta.version,
+            ..self.meta.clone()
+        };
+        !self.is_ready
+            && !before.is_ready
+            && is_coming(self)
+            && is_coming(before)
+            && meta == before.meta
+            && self.update == before.update
+    }
+
     /// No node has room for it.
     pub fn is_unschedulable(&self) -> bool {
         let is_so = |it: &Scheduled| &*it.status == "False" && &*it.reason == "Unschedulable";
@@ -116,6 +133,11 @@ impl View for Pod {
     type Object = v1::Pod;
 
     fn of(object: v1::Pod, _: &mut Texts) -> Self {
+        let update = Update::of(&object);
+        let mut meta = Meta::from(object.metadata);
+        if update.is_some() {
+            meta.annotations = meta.annotations.without(|key| key == names::POD_UPDATE);
+        }
         let status = object.status.unwrap_or_default();
         let conditions = status.conditions.unwrap_or_default();
         let find = |kind: &str| conditions.iter().find(|condition| condition.type_ == kind);
@@ -129,7 +151,8 @@ impl View for Pod {
         let containers = containers.chain(status.container_statuses.iter().flatten());
         Self {
             trouble: containers.filter_map(trouble).next(),
-            meta: object.metadata.into(),
+            meta,
+            update,
             node_name: object
                 .spec
                 .and_then(|spec| spec.node_name)

@@ -1,17 +1,35 @@
 //! Keeping the network policy of a template.
 
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
 use kube::Client;
 
+use super::{
+    decide::{Act, Step, decide},
+    policy,
+    view::{Policy, Template},
+};
 use crate::{
     clock::Clock,
+    events::{News, Teller},
     meta::Key,
     queue::{Next, Pass},
-    sigs::{run::Controller, stores::Stores},
-    write::Writer,
+    sigs::{names, run::Controller, stores::Stores},
+    write::{Failure, Guard, Writer},
 };
 
 /// The name under which the controller writes and tells.
 pub(crate) const CONTROLLER: &str = "sandboxtemplate-controller";
+const TELLER: Teller = Teller {
+    controller: CONTROLLER,
+    api_version: names::EXTENSIONS_API_VERSION,
+    kind: "SandboxTemplate",
+};
+/// A label and a policy, and a look at what is in the way. Whatever is still to be done then is not to be done in haste.
+const MOST_ACTS: usize = 4;
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -30,6 +48,8 @@ pub(crate) struct Templates {
     stores: Stores,
     writer: Writer,
     clock: Clock,
+    /// What was last told of each template. Whoever starts anew tells it again, and the server knows it already.
+    told: Arc<Mutex<HashMap<Key, String>>>,
 }
 
 impl Templates {
@@ -38,13 +58,98 @@ impl Templates {
             stores: stores.clone(),
             writer: Writer::new(client.clone(), CONTROLLER),
             clock: clock.clone(),
+            told: Arc::default(),
         }
     }
 }
 
 impl Controller for Templates {
     async fn pass(&self, pass: Pass<Key>) -> Next {
-        let _ = (&self.stores, &self.writer, &self.clock, pass);
-        Next::Never
+        let policy_key = pass.key.beside(&policy::name(&pass.key.name));
+        let mut in_the_way = None;
+        for _ in 0..MOST_ACTS {
+            let Some(template) = self.stores.templates.get(&pass.key) else {
+                self.told().remove(&pass.key);
+                return Next::Never;
+            };
+            let found = self.stores.policies.get(&policy_key).or(in_the_way.take());
+            let act = match decide(&template, found.as_deref()) {
+                Step::Act(act) => act,
+                Step::Rest => {
+                    self.told().remove(&pass.key);
+                    return Next::Never;
+                }
+                Step::Barred { policy, why } => {
+                    self.tell(&template, "NetworkPolicyNotOwned", why, &policy)
+                        .await;
+                    return Next::Never;
+                }
+            };
+            match self.act(&template, act).await {
+                Ok(()) => {}
+                Err(Failure::Exists(_)) => match self.look(&policy_key).await {
+                    Ok(found) => in_the_way = found,
+                    Err(_) => return Next::Retry,
+                },
+                Err(Failure::Refused(why)) => {
+                    let occasion = template.meta.generation.to_string();
+                    self.tell(&template, "NetworkPolicyRefused", why, &occasion)
+                        .await;
+                    return Next::Retry;
+                }
+                Err(_) => return Next::Retry,
+            }
+        }
+        Next::Retry
+    }
+}
+
+impl Templates {
+    async fn act(&self, template: &Template, act: Act) -> Result<(), Failure> {
+        let (writer, policies) = (&self.writer, &self.stores.policies);
+        match act {
+            Act::Label(patch) => {
+                let (store, meta) = (&self.stores.templates, &template.meta);
+                let patched = writer.patch(store, meta, Guard::SameObject, patch);
+                patched.await.map(drop)
+            }
+            Act::Create(body) => {
+                let namespace = &template.meta.key.namespace;
+                writer.create(policies, namespace, body).await.map(drop)
+            }
+            Act::Patch(meta, patch) => {
+                let patched = writer.patch(policies, &meta, Guard::Unchanged, patch);
+                patched.await.map(drop)
+            }
+            Act::Delete(meta) => writer.delete(policies, &meta).await,
+        }
+    }
+
+    async fn look(&self, key: &Key) -> Result<Option<Arc<Policy>>, Failure> {
+        self.writer.read(&self.stores.policies, key).await
+    }
+
+    /// Once for each occasion.
+    async fn tell(&self, template: &Template, reason: &'static str, why: String, occasion: &str) {
+        let occasion = format!("{occasion} {why}");
+        let known = self
+            .told()
+            .insert(template.meta.key.clone(), occasion.clone());
+        if known.as_ref() == Some(&occasion) {
+            return;
+        }
+        let news = News {
+            is_warning: true,
+            reason,
+            action: "Reconcile",
+            message: why,
+            occasion,
+        };
+        let now = self.clock.now();
+        TELLER.tell(&self.writer, &template.meta, &news, now).await;
+    }
+
+    fn told(&self) -> MutexGuard<'_, HashMap<Key, String>> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

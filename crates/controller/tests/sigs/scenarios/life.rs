@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use api::sigs::v1beta1::Sandbox;
+use api::sigs::v1beta1::{Sandbox, SandboxStatus};
 use k8s_openapi::api::{core::v1::Pod, events::v1::Event};
 use kube::ResourceExt as _;
 use local::clock::after;
@@ -105,7 +105,7 @@ pub(crate) async fn an_expired_sandbox_is_retained_and_can_come_back(stage: &Sta
     stage
         .until("over", async || belongings(stage).await, is_over)
         .await;
-    let is_bare = |status: &api::sigs::v1beta1::SandboxStatus| status.selector.is_none();
+    let is_bare = |status: &SandboxStatus| status.selector.is_none();
     let status = stage
         .until("bare", async || stage.status().await, is_bare)
         .await;
@@ -155,18 +155,14 @@ pub(crate) async fn a_pod_that_somebody_deletes_is_replaced(stage: &Stage) {
     let pods = stage
         .until("replaced", async || stage.pods().await, is_new)
         .await;
-    let has_its_address = |status: &api::sigs::v1beta1::SandboxStatus| {
+    let both = async || (stage.status().await, stage.pods().await.remove(0));
+    let has_its_address = |(status, pod): &(SandboxStatus, Pod)| {
         let ready = condition(status, "Ready").is_some_and(|ready| ready.status == "True");
-        ready && status.pod_ips.is_some()
+        let address = pod.status.as_ref().and_then(|status| status.pod_ip.clone());
+        ready && address.is_some() && status.pod_ips == address.map(|ip| vec![ip])
     };
-    stage
-        .until(
-            "ready again",
-            async || stage.status().await,
-            has_its_address,
-        )
-        .await;
-    assert_eq!(stage.pods().await[0].uid(), pods[0].uid());
+    let (_, pod) = stage.until("ready again", both, has_its_address).await;
+    assert_eq!(pod.uid(), pods[0].uid());
 }
 
 pub(crate) async fn a_failed_pod_is_not_replaced(stage: &Stage) {
@@ -215,7 +211,7 @@ pub(crate) async fn several_pods_are_refused_until_one_is_left(stage: &Stage) {
     stage.create::<Pod>(second).await;
     let message =
         "multiple Pods (2) are controlled by this Sandbox; refusing to choose or create a Pod";
-    let is_refused = |status: &api::sigs::v1beta1::SandboxStatus| {
+    let is_refused = |status: &SandboxStatus| {
         condition(status, "Ready").is_some_and(|ready| ready.message == message)
     };
     let status = stage
@@ -225,7 +221,7 @@ pub(crate) async fn several_pods_are_refused_until_one_is_left(stage: &Stage) {
     assert_eq!(stage.list::<Pod>().await.len(), 2);
 
     stage.delete::<Pod>("box").await;
-    let is_ready = |status: &api::sigs::v1beta1::SandboxStatus| {
+    let is_ready = |status: &SandboxStatus| {
         condition(status, "Ready").is_some_and(|ready| ready.status == "True")
     };
     stage

@@ -279,3 +279,74 @@ fn a_sandbox_that_is_being_deleted_is_left_alone() {
         (known(going).with_pod(&json!({})), "rest Never"),
     ]);
 }
+
+/// A member of a pool that was made so many seconds ago, and says this of its readiness.
+fn member(age: i64, ready: Option<(&str, &str)>) -> Known {
+    let created = super::NOON.parse::<k8s_openapi::jiff::Timestamp>().unwrap();
+    let created = created - std::time::Duration::from_secs(3600)
+        + std::time::Duration::from_secs((3600 - age).unsigned_abs());
+    let conditions = ready.map(|(status, reason)| {
+        json!([{
+            "type": "Ready", "status": status, "reason": reason, "message": "old",
+            "lastTransitionTime": super::NOON, "observedGeneration": 3,
+        }])
+    });
+    let mut change = tracked();
+    change["metadata"]["creationTimestamp"] = json!(created);
+    change["metadata"]["ownerReferences"] = json!([{
+        "apiVersion": "extensions.agents.x-k8s.io/v1beta1", "kind": "SandboxWarmPool",
+        "name": "pool", "uid": "pool", "controller": true,
+    }]);
+    if let Some(conditions) = conditions {
+        change["status"] = json!({"conditions": conditions});
+    }
+    known(change)
+}
+
+#[test]
+fn nothing_is_told_of_a_young_member_that_is_on_its_way() {
+    let pending = json!({"status": {"phase": "Pending", "conditions": []}});
+    let coming = Some(("False", "DependenciesNotReady"));
+    let fence = |it: &mut Known| {
+        it.sandbox.meta.annotations = [
+            ("sandbar.dev/update", "{}"),
+            ("agents.x-k8s.io/pod-name", "box"),
+        ]
+        .into_iter()
+        .collect();
+    };
+    check([
+        (member(0, None), r#"create Pod "box""#),
+        (member(0, None).with_pod(&pending), "rest In(10s)"),
+        (member(7, coming).with_pod(&pending), "rest In(3s)"),
+        (member(-4, None).with_pod(&pending), "rest In(14s)"),
+        (member(-3000, None).with_pod(&pending), "status"),
+        (member(10, None).with_pod(&pending), "status"),
+        (member(0, None).with_pod(&json!({})), "status"),
+        (
+            member(0, Some(("True", "DependenciesReady"))).with_pod(&pending),
+            "status",
+        ),
+        (
+            member(0, Some(("False", "ReconcilerError"))).with_pod(&pending),
+            "status",
+        ),
+        (
+            member(0, None).with_pod(&json!({"status": {"phase": "Failed"}})),
+            "status",
+        ),
+        (member(0, None).with_pod(&pending).with(fence), "status"),
+        (
+            member(0, None)
+                .with_pod(&pending)
+                .with(|it| it.sandbox.is_suspended = true),
+            "delete Pod uid-of-box@7",
+        ),
+        (
+            member(0, None)
+                .with_pod(&pending)
+                .with(|it| it.sandbox.meta.owner = None),
+            "status",
+        ),
+    ]);
+}

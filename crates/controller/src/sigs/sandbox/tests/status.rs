@@ -205,18 +205,24 @@ fn a_write_is_worth_it_when_something_is_new_to_a_reader() {
         }])
     };
     let old = status(json!({}));
-    assert_eq!(patch(&old, &old), None);
+    assert_eq!(patch(&old, &old, true), None);
     assert_eq!(
-        patch(&old, &status(json!({"conditions": ready(2, "True")}))),
+        patch(
+            &old,
+            &status(json!({"conditions": ready(2, "True")})),
+            false
+        ),
         None
     );
+    let newer = status(json!({"conditions": ready(2, "True")}));
+    assert!(patch(&old, &newer, true).is_some());
     let moved = status(json!({"nodeName": "two"}));
-    assert_eq!(patch(&old, &moved), Some(json!({"nodeName": "two"})));
+    assert_eq!(patch(&old, &moved, false), Some(json!({"nodeName": "two"})));
     let unready = status(json!({"conditions": ready(1, "False")}));
     let unready_moved = status(json!({"conditions": ready(1, "False"), "nodeName": "two"}));
-    assert_eq!(patch(&unready, &unready_moved), None);
+    assert_eq!(patch(&unready, &unready_moved, false), None);
     let both = status(json!({"conditions": ready(2, "True"), "podIPs": null}));
-    let written = patch(&old, &both).unwrap();
+    let written = patch(&old, &both, false).unwrap();
     assert_eq!(written["conditions"][0]["observedGeneration"], 2);
     assert_eq!(written["podIPs"], Value::Null);
     assert_eq!(written.as_object().unwrap().len(), 2);

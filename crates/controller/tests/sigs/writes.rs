@@ -1,0 +1,111 @@
+//! What a member of a pool costs.
+
+use api::sigs::v1beta1::{Sandbox, SandboxWarmPool};
+use futures::FutureExt as _;
+use kube::ResourceExt as _;
+use local::fault::Faults;
+use serde_json::{Value, json};
+
+use crate::stage::{Stage, Theatre, condition, sandbox};
+
+fn owner(pool: &SandboxWarmPool) -> Value {
+    json!({
+        "apiVersion": "extensions.agents.x-k8s.io/v1beta1", "kind": "SandboxWarmPool",
+        "name": "pool", "uid": pool.uid(), "controller": true,
+    })
+}
+
+/// A member of a pool as its controller makes it.
+fn member(pool: &SandboxWarmPool, template: Value) -> Value {
+    let mut object = sandbox(json!({"podTemplate": template}));
+    object["metadata"] = json!({
+        "name": "box",
+        "labels": {
+            "agents.x-k8s.io/warm-pool-sandbox": "pool",
+            "agents.x-k8s.io/sandbox-template-ref-hash": "template",
+        },
+        "annotations": {"agents.x-k8s.io/pod-name": "box"},
+        "ownerReferences": [owner(pool)],
+    });
+    object
+}
+
+async fn pool(stage: &Stage) -> SandboxWarmPool {
+    let spec = json!({"replicas": 1, "sandboxTemplateRef": {"name": "missing"}});
+    let object = json!({
+        "apiVersion": "extensions.agents.x-k8s.io/v1beta1", "kind": "SandboxWarmPool",
+        "metadata": {"name": "pool"}, "spec": spec,
+    });
+    stage.create(object).await
+}
+
+fn says(sandbox: &Sandbox, status: &str) -> bool {
+    let told = sandbox.status.clone().unwrap_or_default();
+    condition(&told, "Ready").is_some_and(|ready| ready.status == status)
+}
+
+async fn from_creation_to_claim(stage: &Stage) {
+    let pool = pool(stage).await;
+    stage.create::<Sandbox>(member(&pool, json!({}))).await;
+    let look = async || stage.sandbox().await;
+    stage
+        .until_at_once("ready", look, |sandbox| says(sandbox, "True"))
+        .await;
+    stage.is_quiet().await;
+    // the pod and the status
+    assert_eq!(stage.writes(), 2);
+
+    let bound = json!({
+        "metadata": {
+            "ownerReferences": null,
+            "labels": {
+                "agents.x-k8s.io/warm-pool-sandbox": null,
+                "agents.x-k8s.io/claim-uid": "claim",
+            },
+        },
+        "spec": {"podTemplate": {"metadata": {"labels": {"agents.x-k8s.io/claim-uid": "claim", "who": "me"}}}},
+    });
+    stage.patch::<Sandbox>("box", bound).await;
+    let label = async || stage.pods().await[0].labels().get("who").cloned();
+    stage
+        .until_at_once("labelled", label, |label| label.is_some())
+        .await;
+    stage.is_quiet().await;
+    assert_eq!(stage.writes(), 3);
+}
+
+async fn told_after_a_while(stage: &Stage) {
+    let pool = pool(stage).await;
+    let slow = json!({"metadata": {"annotations": {"hollow.sandbar.dev/fail": "never-ready"}}});
+    stage.create::<Sandbox>(member(&pool, slow)).await;
+    let pods = async || json!(stage.pods().await)[0]["status"]["phase"] == "Running";
+    stage.until_at_once("running", pods, |is| *is).await;
+    assert_eq!(stage.writes(), 1);
+    assert_eq!(stage.sandbox().await.status, None);
+    let look = async || stage.sandbox().await;
+    stage
+        .until("told", look, |sandbox| says(sandbox, "False"))
+        .await;
+    stage.is_quiet().await;
+    assert_eq!(stage.writes(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_costs_two_writes_and_its_claim_one() {
+    let theatre = Theatre::open().await;
+    let stage = Stage::new(&theatre, "writes", Faults::none()).await;
+    let stage = stage.without_extensions();
+    stage
+        .play(|stage| from_creation_to_claim(stage).boxed_local())
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_that_is_long_on_its_way_is_told() {
+    let theatre = Theatre::open().await;
+    let stage = Stage::new(&theatre, "late", Faults::none()).await;
+    let stage = stage.without_extensions();
+    stage
+        .play(|stage| told_after_a_while(stage).boxed_local())
+        .await;
+}
