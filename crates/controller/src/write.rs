@@ -129,6 +129,28 @@ impl Writer {
         }
     }
 
+    /// Reads past the store and tells the store, for when it may be behind. An object that was seen before and is not found
+    /// any more is gone; one of the same name that came meanwhile is not touched by that.
+    pub async fn refresh<V: View>(
+        &self,
+        store: &Store<V>,
+        key: &Key,
+        seen: Option<&Meta>,
+    ) -> Result<Option<Arc<V>>, Failure> {
+        let request =
+            at::<V::Object>(&key.namespace).get(&key.name, &kube::api::GetParams::default());
+        match self.send(request).await {
+            Ok(object) => Ok(Some(store.learn(object, self.manager))),
+            Err(Failure::Gone(_)) => {
+                if let Some(seen) = seen {
+                    store.forget(key, &seen.uid, self.manager);
+                }
+                Ok(None)
+            }
+            Err(failure) => Err(failure),
+        }
+    }
+
     pub async fn create<V: View>(
         &self,
         store: &Store<V>,
@@ -189,7 +211,32 @@ impl Writer {
         seen: &Meta,
         status: Value,
     ) -> Result<Arc<V>, Failure> {
-        let body = json!({"metadata": {"uid": &*seen.uid}, "status": status});
+        self.send_status(store, seen, Guard::SameObject, status)
+            .await
+    }
+
+    /// A merge patch of a status that binds: whoever has written since must be heard first.
+    pub async fn bind_status<V: View>(
+        &self,
+        store: &Store<V>,
+        seen: &Meta,
+        status: Value,
+    ) -> Result<Arc<V>, Failure> {
+        self.send_status(store, seen, Guard::Unchanged, status)
+            .await
+    }
+
+    async fn send_status<V: View>(
+        &self,
+        store: &Store<V>,
+        seen: &Meta,
+        guard: Guard,
+        status: Value,
+    ) -> Result<Arc<V>, Failure> {
+        let mut body = json!({"metadata": {"uid": &*seen.uid}, "status": status});
+        if guard == Guard::Unchanged {
+            body["metadata"]["resourceVersion"] = json!(seen.version.to_string());
+        }
         let Key { namespace, name } = &seen.key;
         let request = at::<V::Object>(namespace).patch_subresource(
             "status",
@@ -202,12 +249,27 @@ impl Writer {
 
     /// Asks for the end of exactly what was seen.
     pub async fn delete<V: View>(&self, store: &Store<V>, seen: &Meta) -> Result<(), Failure> {
+        self.send_delete(store, seen, DeleteParams::default()).await
+    }
+
+    /// The same, and it stays until all that it owns is gone.
+    pub async fn delete_last<V: View>(&self, store: &Store<V>, seen: &Meta) -> Result<(), Failure> {
+        self.send_delete(store, seen, DeleteParams::foreground())
+            .await
+    }
+
+    async fn send_delete<V: View>(
+        &self,
+        store: &Store<V>,
+        seen: &Meta,
+        params: DeleteParams,
+    ) -> Result<(), Failure> {
         let params = DeleteParams {
             preconditions: Some(Preconditions {
                 uid: Some(seen.uid.to_string()),
                 resource_version: Some(seen.version.to_string()),
             }),
-            ..DeleteParams::default()
+            ..params
         };
         let request = at::<V::Object>(&seen.key.namespace).delete(&seen.key.name, &params);
         let request = request.map_err(kube::Error::BuildRequest)?;

@@ -6,7 +6,7 @@ use kube::Client;
 use tokio::task::JoinSet;
 
 use super::{
-    claim::{self, Claims},
+    claim::{self, Claims, ledger::Ledger},
     pool::{self, Pools},
     sandbox::{self, Sandboxes},
     stock::Stock,
@@ -50,16 +50,16 @@ impl Default for Options {
 /// Controls the family's objects until it is dropped.
 pub async fn run(client: Client, clock: Clock, options: Options) {
     let (stores, queues) = (Stores::default(), Queues::new(&clock));
-    let stock = Stock::new(options.platform);
+    let (stock, ledger) = (Stock::new(options.platform), Ledger::default());
     let scope = Scope {
         client: client.clone(),
         namespace: options.namespace.map(Into::into),
         clock: clock.clone(),
     };
     let mut watches = JoinSet::new();
-    stores.watch_sandboxes(&scope, &queues, &stock, &mut watches);
+    stores.watch_sandboxes(&scope, &queues, (&stock, &ledger), &mut watches);
     if options.extensions {
-        stores.watch_extensions(&scope, &queues, &mut watches);
+        stores.watch_extensions(&scope, &queues, &ledger, &mut watches);
     }
     // a claim that looks before the stock is known would start a sandbox that nobody needs
     stores.listed(options.extensions).await;
@@ -69,10 +69,11 @@ pub async fn run(client: Client, clock: Clock, options: Options) {
         options.pool.at_a_time,
         options.claim.at_a_time,
     );
+    let claim_options = (options.claim, options.pool.clone());
     let sandboxes = Sandboxes::new(&client, &clock, &stores, options.platform, options.sandbox);
     let templates = Templates::new(&client, &clock, &stores);
     let pools = Pools::new(&client, &clock, &stores, &stock, options.pool);
-    let claims = Claims::new(&client, &clock, &stores, &stock, options.claim);
+    let claims = Claims::new(&client, &clock, &stores, &stock, &ledger, claim_options);
     join4(
         drive(&queues.sandboxes, workers.0, sandboxes),
         drive(&queues.templates, workers.1, templates),

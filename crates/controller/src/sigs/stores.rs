@@ -6,7 +6,7 @@ use engine::revision::name_hash;
 use tokio::task::JoinSet;
 
 use super::{
-    claim::{self, view::Claim},
+    claim::{self, ledger::Ledger, view::Claim},
     names,
     pool::{self, view::Pool},
     sandbox::{
@@ -67,14 +67,18 @@ impl Stores {
         &self,
         scope: &Scope,
         queues: &Queues,
-        stock: &Stock,
+        (stock, ledger): (&Stock, &Ledger),
         watches: &mut JoinSet<()>,
     ) {
-        let (to, stock, pools) = (queues.clone(), stock.clone(), self.pools.clone());
+        let (to, stock, ledger) = (queues.clone(), stock.clone(), ledger.clone());
+        let pools = self.pools.clone();
         self.sandboxes.tell(move |change| {
             stock.observe(change);
             tell_of_sandbox(&to, change);
             tell_of_orphan(&to, &pools, change);
+            if let Some(claim) = ledger.served_by(change) {
+                to.claims.add(claim);
+            }
         });
         let (to, sandboxes) = (queues.clone(), self.sandboxes.clone());
         self.pods
@@ -100,6 +104,7 @@ impl Stores {
         &self,
         scope: &Scope,
         queues: &Queues,
+        ledger: &Ledger,
         watches: &mut JoinSet<()>,
     ) {
         let (to, stores) = (queues.clone(), self.clone());
@@ -118,8 +123,9 @@ impl Stores {
         let (to, claims) = (queues.clone(), self.claims.clone());
         self.pools
             .tell(move |change| tell_of_pool(&to, &claims, change));
-        let to = queues.clone();
+        let (to, ledger, clock) = (queues.clone(), ledger.clone(), scope.clock.clone());
         self.claims.tell(move |change| {
+            ledger.observe(change, clock.now());
             if !is_of(change.by, claim::CONTROLLER) {
                 change
                     .views()
@@ -149,7 +155,7 @@ impl Stores {
 type Kind = (&'static str, &'static str);
 const SANDBOX: Kind = (names::GROUP, "Sandbox");
 const POOL: Kind = (names::EXTENSIONS, pool::member::KIND);
-const CLAIM: Kind = (names::EXTENSIONS, "SandboxClaim");
+const CLAIM: Kind = (names::EXTENSIONS, claim::KIND);
 
 /// A pass sees what its own writes brought about, so that nobody need tell it.
 fn is_of(by: By, controller: &str) -> bool {

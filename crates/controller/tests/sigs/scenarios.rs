@@ -1,6 +1,7 @@
-//! What becomes of sandboxes and pools. Each scenario ends in a state that no fault on the way may change.
+//! What becomes of sandboxes, pools and claims. Each scenario ends in a state that no fault on the way may change.
 
 mod belongings;
+mod claims;
 mod in_place;
 mod life;
 mod pools;
@@ -81,4 +82,19 @@ scenarios![
     templates::a_foreign_policy_is_left_alone_until_it_is_gone,
     templates::rules_that_the_server_refuses_are_told_and_mended,
     templates::a_deleted_template_takes_its_policy_along,
+    claims::a_claim_takes_a_member,
+    claims::a_claim_on_an_empty_pool_starts_a_sandbox,
+    claims::a_claim_with_variables_starts_a_sandbox,
+    claims::a_claim_with_volumes_starts_a_sandbox,
+    claims::claims_get_different_members,
+    claims::a_claim_waits_for_its_pool_and_its_template,
+    claims::bad_metadata_is_refused_until_it_is_mended,
+    claims::an_expired_claim_is_retained_and_can_come_back,
+    claims::an_expired_claim_is_deleted,
+    claims::an_expired_claim_is_deleted_last,
+    claims::a_claim_ends_some_time_after_its_sandbox_has_finished,
+    claims::a_claim_whose_sandbox_is_deleted_gets_another,
+    claims::an_adoption_that_another_controller_began_is_completed,
+    claims::what_older_controllers_left_on_a_claim_is_put_right,
+    claims::a_waiting_claim_is_served_when_a_member_becomes_ready,
 ];

@@ -11,7 +11,7 @@ use std::{
 
 use api::{
     crds::{Conversion, Family, Versions},
-    sigs::v1beta1::{Sandbox, SandboxStatus},
+    sigs::v1beta1::{Sandbox, SandboxClaim, SandboxStatus},
 };
 use controller::{
     clock::{Awake, Clock, Time},
@@ -188,6 +188,7 @@ impl Stage {
         let whole = async {
             scenario(self).await;
             self.is_quiet().await;
+            self.claims_have_one_sandbox_each().await;
         };
         tokio::select! {
             () = whole => {}
@@ -255,6 +256,27 @@ impl Stage {
         if let Some(deadline) = self.clock.next_deadline().filter(|at| *at <= soon) {
             let wait = Duration::try_from(deadline.duration_since(self.clock.now()));
             self.clock.advance(wait.unwrap_or_default()).await;
+        }
+    }
+
+    /// Whether something has gone wrong on purpose.
+    pub(crate) fn is_disturbed(&self) -> bool {
+        self.faults.struck()
+    }
+
+    /// Whatever races there were, a claim has at most one sandbox, and that is the one it names.
+    async fn claims_have_one_sandbox_each(&self) {
+        let sandboxes: Vec<Sandbox> = self.list().await;
+        for claim in self.list::<SandboxClaim>().await {
+            let is_its = |sandbox: &&Sandbox| {
+                let mut owners = sandbox.metadata.owner_references.iter().flatten();
+                owners.any(|owner| Some(&owner.uid) == claim.metadata.uid.as_ref())
+            };
+            let its = sandboxes.iter().filter(is_its);
+            let its: Vec<_> = its.map(|sandbox| sandbox.metadata.name.clone()).collect();
+            let named = claim.status.and_then(|status| status.sandbox);
+            let named: Vec<_> = named.into_iter().map(|sandbox| sandbox.name).collect();
+            assert_eq!(its, named, "{}", self.story("not one sandbox for a claim"));
         }
     }
 
@@ -464,7 +486,7 @@ pub(crate) fn sandbox(spec: Value) -> Value {
     object
 }
 
-fn merge(into: &mut Value, from: Value) {
+pub(crate) fn merge(into: &mut Value, from: Value) {
     match (into, from) {
         (Value::Object(into), Value::Object(from)) => {
             for (key, value) in from {

@@ -1,7 +1,20 @@
 //! The controller of `SandboxClaim`: a sandbox for whoever asks, from stock where there is one.
+//!
+//! [`decide`](decide::decide) says what is to be done next, [`run`] does it.
 
+pub mod decide;
+pub mod find;
+pub mod ledger;
+mod metadata;
+mod provision;
 mod run;
+mod status;
 pub mod view;
 
 pub use run::Options;
 pub(crate) use run::{CONTROLLER, Claims, concerns};
+
+pub(crate) const KIND: &str = "SandboxClaim";
+
+#[cfg(test)]
+mod tests;

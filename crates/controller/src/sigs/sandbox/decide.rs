@@ -81,7 +81,7 @@ pub enum Look<T> {
 }
 
 impl<T> Look<T> {
-    pub(super) fn found(&self) -> Option<&T> {
+    pub fn found(&self) -> Option<&T> {
         match self {
             Self::Found(object) => Some(object),
             Self::Unknown | Self::Missing | Self::Failed => None,

@@ -342,7 +342,7 @@ fn shown<V: View>(store: &Store<V>, key: &Key) -> Option<Look<V>> {
 }
 
 impl Pass<Key> {
-    fn is_worth_telling(&self, failure: &Failure) -> bool {
+    pub(crate) fn is_worth_telling(&self, failure: &Failure) -> bool {
         match failure {
             Failure::Refused(_) => true,
             Failure::Unknown(_) => self.failures >= WORTH_TELLING,

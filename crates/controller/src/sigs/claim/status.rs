@@ -1,0 +1,217 @@
+//! What is told about a claim, in the words that its users match on.
+
+use std::time::Duration;
+
+use api::sigs::shared::{ClaimedSandbox, SandboxClaimStatus};
+use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Condition, jiff::Timestamp};
+use serde_json::{Value, json};
+
+use super::view::Claim;
+use crate::{
+    conditions::{self, FINISHED, READY, verdict},
+    queue::Next,
+    sigs::sandbox::view::Sandbox,
+};
+
+pub(super) const CLAIM_EXPIRED: &str = "ClaimExpired";
+pub(super) const WARM_POOL_NOT_FOUND: &str = "WarmPoolNotFound";
+pub(super) const TEMPLATE_NOT_FOUND: &str = "TemplateNotFound";
+const SANDBOX_EXPIRED: &str = "SandboxExpired";
+/// How often a claim looks for what its pool or template lacks, if no watch tells.
+const LOOK_AGAIN: Duration = Duration::from_secs(60);
+
+/// Why a claim has no sandbox, or none to use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Problem {
+    pub(super) reason: &'static str,
+    pub(super) message: String,
+    pub(super) next: Next,
+}
+
+impl Problem {
+    /// Only a change of the claim mends it. Clients that see one of these reasons give up.
+    pub(super) fn lasting(reason: &'static str, message: String) -> Self {
+        Self {
+            reason,
+            message,
+            next: Next::Never,
+        }
+    }
+
+    /// Somebody else can mend it.
+    pub(super) fn waiting(reason: &'static str, message: String) -> Self {
+        Self {
+            reason,
+            message,
+            next: Next::In(LOOK_AGAIN),
+        }
+    }
+
+    /// Something failed that may work the next time.
+    pub(super) fn error(why: impl std::fmt::Display) -> Self {
+        Self {
+            reason: "ReconcilerError",
+            message: format!("Error seen: {why}"),
+            next: Next::Retry,
+        }
+    }
+
+    pub(super) fn no_pool(claim: &Claim) -> Self {
+        let name = &claim.spec.warm_pool_ref.name;
+        Self::waiting(
+            WARM_POOL_NOT_FOUND,
+            format!("SandboxWarmPool {name:?} not found"),
+        )
+    }
+
+    pub(super) fn no_template(name: &str) -> Self {
+        Self::waiting(
+            TEMPLATE_NOT_FOUND,
+            format!("SandboxTemplate {name:?} not found"),
+        )
+    }
+
+    /// Whether the claim says so already.
+    pub(super) fn is_told(&self, claim: &Claim) -> bool {
+        let ready = conditions::find(claim.status.conditions.as_ref(), READY);
+        ready.is_some_and(|ready| ready.reason == self.reason && ready.message == self.message)
+    }
+}
+
+/// The status of a claim that has this sandbox.
+pub(super) fn bound(claim: &Claim, sandbox: &Sandbox, now: Timestamp) -> SandboxClaimStatus {
+    let theirs = sandbox.status.conditions.as_ref();
+    let forwarded = |kind: &str| {
+        let theirs = conditions::find(theirs, kind)?;
+        Some(Condition {
+            observed_generation: Some(claim.meta.generation),
+            ..theirs.clone()
+        })
+    };
+    let own = |reason: &str, message: &str| {
+        let ready = verdict("False", reason, message);
+        let old = claim.status.conditions.as_ref();
+        let all = conditions::with(old, [(READY, Some(ready))], claim.meta.generation, now);
+        conditions::find(Some(&all), READY).cloned()
+    };
+    let ready = match forwarded(READY) {
+        Some(ready) if ready.reason == SANDBOX_EXPIRED => own(
+            SANDBOX_EXPIRED,
+            "Underlying Sandbox resource has expired independently of the Claim.",
+        ),
+        Some(ready) => Some(ready),
+        None => own("SandboxNotReady", "Sandbox is not ready"),
+    };
+    SandboxClaimStatus {
+        conditions: replaced(claim, [(READY, ready), (FINISHED, forwarded(FINISHED))]),
+        sandbox: Some(ClaimedSandbox {
+            name: Some(sandbox.name().to_owned()),
+            pod_ips: sandbox.status.pod_ips.clone(),
+        }),
+    }
+}
+
+/// The status of a claim that has a problem. The sandbox that it had stays named until it is known to be gone.
+pub(super) fn troubled(
+    claim: &Claim,
+    problem: &Problem,
+    has_lost: bool,
+    now: Timestamp,
+) -> SandboxClaimStatus {
+    not_ready(claim, problem.reason, &problem.message, has_lost, now)
+}
+
+/// The status of a claim that is over.
+pub(super) fn expired(claim: &Claim, end: End<'_>, now: Timestamp) -> SandboxClaimStatus {
+    let (message, has_lost) = match end {
+        End::Begun => (BEGUN.to_owned(), false),
+        End::Done => (BEGUN.to_owned(), true),
+        End::NotOurs(name) => (
+            format!(
+                "Claim expired. sandbox {name:?} is not controlled by this claim; deletion skipped."
+            ),
+            true,
+        ),
+    };
+    not_ready(claim, CLAIM_EXPIRED, &message, has_lost, now)
+}
+
+const BEGUN: &str = "Claim expired. Sandbox cleanup initiated.";
+
+/// How far the end of a claim has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End<'a> {
+    Begun,
+    /// Its sandbox is gone.
+    Done,
+    /// The sandbox of this name is somebody else's.
+    NotOurs(&'a str),
+}
+
+fn not_ready(
+    claim: &Claim,
+    reason: &str,
+    message: &str,
+    has_lost: bool,
+    now: Timestamp,
+) -> SandboxClaimStatus {
+    let ready = verdict("False", reason, message);
+    let old = claim.status.conditions.as_ref();
+    let all = conditions::with(old, [(READY, Some(ready))], claim.meta.generation, now);
+    SandboxClaimStatus {
+        conditions: Some(sorted(all)),
+        sandbox: claim.status.sandbox.clone().filter(|_| !has_lost),
+    }
+}
+
+fn replaced<'a>(
+    claim: &Claim,
+    wanted: impl IntoIterator<Item = (&'a str, Option<Condition>)>,
+) -> Option<Vec<Condition>> {
+    let mut all = claim.status.conditions.clone().unwrap_or_default();
+    for (kind, condition) in wanted {
+        all.retain(|old| old.type_ != kind);
+        all.extend(condition);
+    }
+    Some(sorted(all))
+}
+
+fn sorted(mut conditions: Vec<Condition>) -> Vec<Condition> {
+    conditions.sort_by(|one, other| one.type_.cmp(&other.type_));
+    conditions
+}
+
+pub(super) fn is_expired(claim: &Claim) -> bool {
+    let ready = conditions::find(claim.status.conditions.as_ref(), READY);
+    ready.is_some_and(|ready| ready.reason == CLAIM_EXPIRED)
+}
+
+/// The merge patch of the status, if it is worth a write.
+pub(super) fn patch(old: &SandboxClaimStatus, new: &SandboxClaimStatus) -> Option<Value> {
+    let mut patch = conditions::patch(old, new, |field| match field {
+        "conditions" => told(old) != told(new),
+        _ => true,
+    })?;
+    // what a merge does not mention stays
+    let sandbox = patch.get_mut("sandbox").and_then(Value::as_object_mut);
+    if let Some(sandbox) = sandbox {
+        sandbox.entry("podIPs").or_insert(Value::Null);
+    }
+    Some(patch)
+}
+
+/// Everything but which generation it is about. The times count: they are the sandbox's, and ends are reckoned from one.
+fn told(status: &SandboxClaimStatus) -> Vec<Value> {
+    let conditions = status.conditions.iter().flatten();
+    conditions
+        .map(|one| {
+            json!([
+                one.type_,
+                one.status,
+                one.reason,
+                one.message,
+                one.last_transition_time
+            ])
+        })
+        .collect()
+}

@@ -1,0 +1,134 @@
+//! What is written on a claim that has its answer, and what is remembered.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::{bound, claim, condition, member, noon};
+use crate::{
+    meta::Key,
+    sigs::{
+        claim::{
+            concerns,
+            ledger::{Ledger, Memory},
+            metadata::bookkeeping,
+        },
+        sandbox::view::Sandbox,
+    },
+    store::{By, Change},
+};
+
+fn books(change: &Value, memory: &Memory, without_stamps: bool) -> Option<Value> {
+    bookkeeping(&claim(change), "pool-1", memory, without_stamps)
+}
+
+fn ready(change: &Value) -> Value {
+    let conditions = [condition("Ready", "True", "DependenciesReady")];
+    let mut claim = json!({"status": {"conditions": conditions}});
+    super::merge(&mut claim, change);
+    claim
+}
+
+#[test]
+fn everything_is_written_at_once_when_the_claim_is_ready() {
+    let memory = Memory {
+        observed: Some(noon()),
+        ready: Some(noon()),
+        ..Memory::default()
+    };
+    assert_eq!(books(&json!({}), &memory, false), None);
+    let all = json!({"metadata": {"annotations": {
+        "agents.x-k8s.io/sandbox-name": "pool-1",
+        "agents.x-k8s.io/controller-first-observed-at": "2026-01-31T12:00:00Z",
+        "agents.x-k8s.io/claim-first-ready-at": "2026-01-31T12:00:00Z",
+    }}});
+    assert_eq!(books(&ready(&json!({})), &memory, false), Some(all));
+    assert_eq!(books(&ready(&json!({})), &memory, true), None);
+    let unknown = books(&ready(&json!({})), &Memory::default(), false).unwrap();
+    let stamp = &unknown["metadata"]["annotations"]["agents.x-k8s.io/claim-first-ready-at"];
+    assert_eq!(stamp, "unknown");
+}
+
+#[test]
+fn what_is_wrong_is_corrected_at_once() {
+    let corrected = json!({"annotations": {"agents.x-k8s.io/sandbox-name": "pool-1"}});
+    let wrong = json!({"agents.x-k8s.io/sandbox-name": "pool-9"});
+    let annotated = json!({"metadata": {"annotations": wrong}});
+    let labelled = json!({"metadata": {"labels": wrong}});
+    for without_stamps in [false, true] {
+        let books = |change: &Value| books(change, &Memory::default(), without_stamps);
+        assert_eq!(books(&annotated), Some(json!({"metadata": corrected})));
+        let mut all = corrected.clone();
+        all["labels"] = json!({"agents.x-k8s.io/sandbox-name": null});
+        assert_eq!(books(&labelled), Some(json!({"metadata": all})));
+    }
+}
+
+fn change<'a>(
+    before: Option<&'a Arc<Sandbox>>,
+    after: Option<&'a Arc<Sandbox>>,
+) -> Change<'a, Sandbox> {
+    let by = By::Watch;
+    Change { before, after, by }
+}
+
+#[test]
+fn a_claim_is_told_of_what_it_tells() {
+    let before = Arc::new(bound(&json!({})));
+    let cases = [
+        (json!({"metadata": {"resourceVersion": "6"}}), false),
+        (json!({"metadata": {"labels": {"a": "b"}}}), false),
+        (json!({"status": {"nodeName": "one"}}), false),
+        (json!({"status": {"podIPs": ["10.0.0.2"]}}), true),
+        (
+            json!({"metadata": {"deletionTimestamp": "2026-01-31T12:00:00Z"}}),
+            true,
+        ),
+        (json!({"metadata": {"ownerReferences": []}}), true),
+        (
+            json!({"status": {"conditions": [condition("Ready", "False", "x")]}}),
+            true,
+        ),
+        (
+            json!({"status": {"conditions": [
+                condition("Ready", "True", "DependenciesReady"), condition("Finished", "True", "x"),
+            ]}}),
+            true,
+        ),
+    ];
+    for (difference, does) in cases {
+        let after = Arc::new(bound(&difference));
+        assert_eq!(
+            concerns(&change(Some(&before), Some(&after))),
+            does,
+            "{difference}"
+        );
+    }
+    assert!(concerns(&change(None, Some(&before))) && concerns(&change(Some(&before), None)));
+}
+
+#[test]
+fn who_waits_longest_is_woken_by_a_member_that_becomes_ready() {
+    let ledger = Ledger::default();
+    let (pool, one, two) = (
+        Key::new("n", "pool"),
+        Key::new("n", "one"),
+        Key::new("n", "two"),
+    );
+    for claim in [&one, &two, &one] {
+        ledger.wait(&pool, claim);
+    }
+    let pending = Arc::new(member(&json!({"status": {"podIPs": null}})));
+    let ready = Arc::new(member(&json!({})));
+    assert_eq!(ledger.served_by(&change(None, Some(&pending))), None);
+    assert_eq!(ledger.served_by(&change(Some(&ready), Some(&ready))), None);
+    assert_eq!(
+        ledger.served_by(&change(Some(&pending), Some(&ready))),
+        Some(one)
+    );
+    ledger.leave(&pool, &two);
+    assert_eq!(
+        ledger.served_by(&change(Some(&pending), Some(&ready))),
+        None
+    );
+}
