@@ -1,5 +1,11 @@
 //! What several measurements need.
 
+pub mod client;
+pub mod definitions;
+pub mod process;
+pub mod servers;
+pub mod times;
+
 use serde_json::{Value, json};
 
 /// A sandbox as people write them: three containers, probes, volumes, affinity.

@@ -10,11 +10,12 @@ use local::{Cluster, Options};
 use tokio::task::JoinSet;
 use tower::Service as _;
 
-use crate::client::Ask;
 use crate::objects::{SANDBOXES, Template, change, definition};
-use crate::process;
-use crate::table::{Table, Target, Times, Unit, micros, progress};
+use crate::table::{Table, Target, Unit};
 use crate::watches::{PACE, WANTED, WATCHERS, WRITES, delays, show, version};
+use bench::client::Ask;
+use bench::process;
+use bench::times::{Times, micros, progress};
 
 const ROUNDS: u64 = 10_000;
 const WARM_UP: u64 = 500;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use tokio::task::JoinSet;
 
-use crate::client::{Access, Ask};
+use bench::client::{Access, Ask};
 
 /// As many as a handful of controllers have.
 pub(crate) const CONNECTIONS: usize = 4;

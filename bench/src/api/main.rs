@@ -1,13 +1,11 @@
 //! The figures of the embedded Kubernetes API, each with its target, beside those of etcd and kube-apiserver:
 //! `cargo build --release -p bench -p sandbar -p testbed && target/release/bench-api`.
 
-mod client;
 mod in_process;
 mod load;
 mod memory;
 mod objects;
 mod patches;
-mod process;
 mod rival;
 mod sandbar;
 mod start;

@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::client::Ask;
 use crate::load::{Load, run};
-use crate::objects::{SANDBOXES, Template, all_definitions, define};
+use crate::objects::{SANDBOXES, Template, all_definitions};
 use crate::sandbar::{Program, Server};
-use crate::table::{Table, Target, Unit, progress};
+use crate::table::{Table, Target, Unit};
+use bench::client::Ask;
+use bench::definitions::define;
+use bench::times::progress;
 
 const SANDBOX_COUNT: u64 = 10_000;
 /// What a start leaves to be done in the background is over by then.

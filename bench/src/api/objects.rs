@@ -3,15 +3,15 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use api::crds::{Conversion, Family, Versions, render};
+use api::crds::{Conversion, Family, Versions};
 use serde_json::{Value, json};
 
-use crate::client::{Access, Ask};
 use crate::rival::Side;
+use bench::client::Ask;
+use bench::definitions::{define, definitions};
 
 pub(crate) const SANDBOXES: &str = "/apis/agents.x-k8s.io/v1beta1/namespaces/default/sandboxes";
 pub(crate) const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
-const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 /// Stands for the name in a body that is written once and sent often.
 const NAME: &str = "@name@";
 const CONFIG_MAP_SIZE: usize = 2048;
@@ -74,23 +74,6 @@ pub(crate) fn definition() -> Result<Vec<Ask>> {
 pub(crate) fn all_definitions() -> Result<Vec<Ask>> {
     let families = [Family::Sigs, Family::Kruise];
     definitions(&families, Versions::Both, Conversion::Webhook)
-}
-
-fn definitions(families: &[Family], versions: Versions, how: Conversion) -> Result<Vec<Ask>> {
-    let definitions = render(families, versions, how)?;
-    let asks = definitions.iter().map(|definition| {
-        let body = serde_json::to_string(definition)?;
-        Ok(Ask::post(DEFINITIONS, body))
-    });
-    asks.collect()
-}
-
-pub(crate) async fn define(access: &Access, definitions: Vec<Ask>) -> Result<()> {
-    let connection = access.connect().await?;
-    for ask in definitions {
-        connection.whole(ask).await?;
-    }
-    Ok(())
 }
 
 /// Defines Sandboxes on every side and waits until they are served.

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::client::Ask;
 use crate::load::{Done, Load, run};
 use crate::objects::{SANDBOXES, Template, change};
 use crate::rival::Side;
-use crate::table::{Table, Target, Unit, micros, progress};
+use crate::table::{Table, Target, Unit};
+use bench::client::Ask;
+use bench::times::{micros, progress};
 
 const CLIENTS: usize = 4;
 const SANDBOX_COUNT: u64 = 64;

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use testbed::{OwnOptions, Testbed};
 
-use crate::client::Access;
-use crate::process;
-use crate::table::progress;
+use bench::client::Access;
+use bench::process;
+use bench::servers::Servers;
+use bench::times::progress;
 
 /// A server under measurement.
 pub(crate) struct Side {
@@ -39,21 +40,11 @@ impl Rival {
             ..OwnOptions::default()
         };
         let bed = Testbed::own(options).await?;
-        let address = format!("--advertise-address={}\0", bed.node_address());
-        let server =
-            process::find(|line| line.contains("kube-apiserver\0") && line.contains(&address))?;
-        let server = *server
-            .first()
-            .context("kube-apiserver is not to be found")?;
-        let parent = process::parent(server)?;
-        let etcd = process::find(|line| line.contains("etcd\0") && line.contains("--data-dir="))?;
-        let etcd = etcd
-            .into_iter()
-            .find(|pid| process::parent(*pid).ok() == Some(parent));
+        let servers = Servers::of(&bed)?;
         let side = Side {
             name: "etcd + kube-apiserver",
             access: Access::read(&bed.kubeconfig()).await?,
-            pids: vec![server, etcd.context("etcd is not to be found")?],
+            pids: vec![servers.api_server, servers.etcd],
         };
         Ok(Self { bed, side })
     }

@@ -10,9 +10,9 @@ use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 
-use crate::client::{Access, Ask};
-use crate::process;
 use crate::rival::Side;
+use bench::client::{Access, Ask};
+use bench::process;
 
 /// The program, and the disk its data goes to.
 pub(crate) struct Program {

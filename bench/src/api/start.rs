@@ -5,7 +5,8 @@ use std::path::Path;
 use anyhow::Result;
 
 use crate::sandbar::Program;
-use crate::table::{Table, Target, Times, Unit, millis, progress};
+use crate::table::{Table, Target, Unit};
+use bench::times::{Times, millis, progress};
 
 const STARTS: usize = 5;
 

@@ -1,7 +1,5 @@
 //! The table that is printed, row by row as the figures come.
 
-use std::time::Duration;
-
 /// What a figure should be.
 #[derive(Clone, Copy)]
 pub(crate) enum Target {
@@ -61,38 +59,5 @@ impl Unit {
             Self::PerSecond => format!("{value:.0}"),
             Self::MiB => format!("{value:.0} MiB"),
         }
-    }
-}
-
-pub(crate) fn micros(time: Duration) -> f64 {
-    time.as_secs_f64() * 1e6
-}
-
-pub(crate) fn millis(time: Duration) -> f64 {
-    time.as_secs_f64() * 1e3
-}
-
-/// Says what takes a while.
-pub(crate) fn progress(what: &str) {
-    eprintln!("… {what}");
-}
-
-/// Times of the same thing, in order.
-pub(crate) struct Times(Vec<Duration>);
-
-impl Times {
-    pub(crate) fn new(mut times: Vec<Duration>) -> Self {
-        times.sort_unstable();
-        Self(times)
-    }
-
-    pub(crate) fn percentile(&self, percent: usize) -> Duration {
-        let last = self.0.len().saturating_sub(1);
-        let at = (self.0.len() * percent / 100).min(last);
-        self.0.get(at).copied().unwrap_or_default()
-    }
-
-    pub(crate) fn median(&self) -> Duration {
-        self.percentile(50)
     }
 }

@@ -8,11 +8,12 @@ use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use tokio::task::JoinSet;
 
-use crate::client::Ask;
 use crate::load::CONNECTIONS;
 use crate::objects::{SANDBOXES, Template, change};
 use crate::rival::Side;
-use crate::table::{Table, Target, Times, Unit, millis, progress};
+use crate::table::{Table, Target, Unit};
+use bench::client::Ask;
+use bench::times::{Times, millis, progress};
 
 pub(crate) const WATCHERS: usize = 100;
 pub(crate) const WRITES: usize = 200;

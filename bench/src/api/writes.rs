@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::client::Ask;
 use crate::load::{Load, run};
 use crate::objects::{CONFIG_MAPS, Template};
 use crate::rival::Side;
-use crate::table::{Table, Target, Unit, millis, progress};
+use crate::table::{Table, Target, Unit};
+use bench::client::Ask;
+use bench::times::{millis, progress};
 
 const WRITERS: usize = 32;
 const WARM_UP: Duration = Duration::from_secs(1);

@@ -1,7 +1,7 @@
 //! Counts what was written to the API server, and by whom.
 
 use std::fs::File;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Seek as _, SeekFrom};
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -22,18 +22,36 @@ pub struct Write {
     pub code: u16,
 }
 
+/// A place in an audit log.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Mark(u64);
+
+impl Mark {
+    pub(crate) fn end(log: &Path) -> Result<Self> {
+        let metadata = open(log)?.metadata().context("measuring the audit log")?;
+        Ok(Self(metadata.len()))
+    }
+}
+
+fn open(log: &Path) -> Result<File> {
+    File::open(log).with_context(|| {
+        format!(
+            "opening {}: the cluster must be started with audit",
+            log.display()
+        )
+    })
+}
+
 /// The writes in an audit log, in the order of their answers.
 #[derive(Debug, Clone, Default)]
 pub struct Writes(pub Vec<Write>);
 
 impl Writes {
-    pub(crate) fn read(log: &Path) -> Result<Self> {
-        let file = File::open(log).with_context(|| {
-            format!(
-                "opening {}: the cluster must be started with audit",
-                log.display()
-            )
-        })?;
+    /// The writes after `mark`.
+    pub(crate) fn read(log: &Path, mark: Mark) -> Result<Self> {
+        let mut file = open(log)?;
+        file.seek(SeekFrom::Start(mark.0))
+            .context("finding the place in the audit log")?;
         let mut writes = Vec::new();
         for line in BufReader::new(file).lines() {
             // the last line may still be under way
@@ -124,7 +142,7 @@ impl Event {
 
 #[cfg(test)]
 mod tests {
-    use super::Writes;
+    use super::{Mark, Writes};
 
     #[test]
     fn a_log_that_is_still_being_written_is_read_up_to_its_last_complete_line() {
@@ -141,9 +159,25 @@ mod tests {
         ];
         let text = text.join("\n");
         std::fs::write(log.path(), &text[..text.len() - 5]).unwrap();
-        let writes = Writes::read(log.path()).unwrap();
+        let writes = Writes::read(log.path(), Mark::default()).unwrap();
         assert_eq!(writes.0.len(), 1);
         assert_eq!(writes.0[0].resource, "pods/status");
         assert_eq!(writes.by_user_agent()["kubectl"], 1);
+    }
+
+    #[test]
+    fn writes_are_read_from_a_mark_on() {
+        let log = tempfile::NamedTempFile::new().unwrap();
+        let line = |name: &str| {
+            format!(
+                r#"{{"stage":"ResponseComplete","verb":"create","user":{{}},"objectRef":{{"resource":"pods","name":"{name}"}},"responseStatus":{{"code":201}}}}"#
+            ) + "\n"
+        };
+        std::fs::write(log.path(), line("before")).unwrap();
+        let mark = Mark::end(log.path()).unwrap();
+        std::fs::write(log.path(), line("before") + &line("after")).unwrap();
+        let writes = Writes::read(log.path(), mark).unwrap();
+        assert_eq!(writes.0.len(), 1);
+        assert_eq!(writes.0[0].name, "after");
     }
 }

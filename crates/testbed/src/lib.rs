@@ -50,7 +50,7 @@ use lock::FileLock;
 use paths::Instance;
 use plan::{Net, Status};
 
-pub use audit::{Write, Writes};
+pub use audit::{Mark, Write, Writes};
 pub use images::Image;
 pub use namespace::Namespace;
 
@@ -205,7 +205,21 @@ impl Testbed {
 
     /// All writes so far; the cluster must have been started with `audit`.
     pub fn writes(&self) -> Result<Writes> {
-        Writes::read(&self.logs().join("audit.log"))
+        self.writes_since(Mark::default())
+    }
+
+    /// The writes after a place in the audit log.
+    pub fn writes_since(&self, mark: Mark) -> Result<Writes> {
+        Writes::read(&self.audit_log(), mark)
+    }
+
+    /// The place in the audit log after all writes so far.
+    pub fn mark(&self) -> Result<Mark> {
+        Mark::end(&self.audit_log())
+    }
+
+    fn audit_log(&self) -> PathBuf {
+        self.logs().join("audit.log")
     }
 
     /// Ends an own cluster and waits until nothing of it is left. Dropping the handle ends it too, without waiting.

@@ -70,7 +70,9 @@ pub(crate) fn apiserver(plan: &Plan) -> Result<Command> {
     if plan.spec.audit {
         apiserver
             .arg(format!("--audit-policy-file={INSIDE}/audit-policy.yaml"))
-            .arg(format!("--audit-log-path={INSIDE}/logs/audit.log"));
+            .arg(format!("--audit-log-path={INSIDE}/logs/audit.log"))
+            // it would otherwise begin a new file every 100 MB, and counts would begin anew with it
+            .arg("--audit-log-maxsize=102400");
     }
     if !plan.spec.controller_manager {
         // both wait for something that only the controller-manager does
@@ -92,6 +94,10 @@ pub(crate) fn controller_manager(plan: &Plan) -> Result<Command> {
         .arg(format!("--cert-dir={INSIDE}/pki"))
         .args(["--leader-elect=false", "--enable-hostpath-provisioner"])
         .args(["--kube-api-qps=500", "--kube-api-burst=1000"]);
+    if plan.spec.kwok() {
+        // fake nodes renew their leases too seldom for the default of 50 s, and all pods would count as lost again and again
+        manager.arg("--node-monitor-grace-period=1h");
+    }
     Ok(manager)
 }
 

@@ -123,7 +123,14 @@ async fn old_members_go_first_when_a_pool_shrinks() {
 
 #[tokio::test]
 async fn idle_members_change_their_image_in_place_and_keep_their_address() {
-    let fleet = filled("in-place", 2, json!({"type": "RollingUpdate"})).await;
+    let fleet = filled(
+        "in-place",
+        2,
+        json!({
+            "type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0},
+        }),
+    )
+    .await;
     let pods = async || -> BTreeMap<String, (Option<String>, Option<String>)> {
         let pods: Vec<Pod> = fleet.list().await;
         let address = |pod: &Pod| pod.status.as_ref().and_then(|status| status.pod_ip.clone());

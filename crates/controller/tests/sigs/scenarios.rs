@@ -8,15 +8,22 @@ mod pools;
 mod rollouts;
 mod takeover;
 mod templates;
+mod together;
 
 use futures::FutureExt as _;
 
 use crate::stage::Scenario;
 
+macro_rules! title {
+    ($group:ident $name:ident) => {
+        concat!(stringify!($group), "::", stringify!($name))
+    };
+}
+
 macro_rules! scenarios {
     ($($group:ident::$name:ident),* $(,)?) => {
         pub(crate) const ALL: &[(&str, Scenario)] =
-            &[$((stringify!($name), |stage| $group::$name(stage).boxed_local())),*];
+            &[$((title!($group $name), |stage| $group::$name(stage).boxed_local())),*];
 
         mod undisturbed {
             use futures::FutureExt as _;
@@ -27,7 +34,7 @@ macro_rules! scenarios {
             $(#[tokio::test(flavor = "multi_thread")]
             async fn $name() {
                 let theatre = Theatre::open().await;
-                let stage = Stage::new(&theatre, stringify!($name), Faults::none()).await;
+                let stage = Stage::new(&theatre, title!($group $name), Faults::none()).await;
                 stage.play(|stage| super::$group::$name(stage).boxed_local()).await;
             })*
         }
@@ -64,6 +71,11 @@ scenarios![
     rollouts::a_broken_template_stops_the_rollout_until_it_is_mended,
     rollouts::a_partition_keeps_members_back,
     rollouts::going_back_raises_the_old_revision,
+    together::a_pool_fills_up_again_after_claims,
+    together::a_burst_that_is_larger_than_the_pool_is_served,
+    together::a_rolling_update_goes_through_while_claims_come,
+    together::idle_members_change_in_place_and_claimed_ones_do_not,
+    together::a_new_controller_finds_everything_as_the_old_one_left_it,
     takeover::members_of_the_reference_are_kept_under_every_strategy,
     in_place::a_new_image_comes_into_the_running_pod,
     in_place::new_sizes_come_into_the_running_pod,

@@ -164,6 +164,12 @@ impl Stage {
             pool: sigs::pool::Options {
                 // the cluster's time stands still beside ours, and everything on it grows old quickly
                 ready_grace: AGES,
+                // those about claims make the members themselves
+                at_a_time: if self.name.starts_with("claims::") {
+                    0
+                } else {
+                    10
+                },
                 ..sigs::pool::Options::default()
             },
             extensions: self.extensions,
@@ -175,6 +181,11 @@ impl Stage {
         if let Some(old) = self.controller.lock().unwrap().replace(task) {
             old.abort();
         }
+    }
+
+    /// The controller ends, and another one takes its place.
+    pub(crate) fn restart(&self) {
+        self.start(&self.survivor);
     }
 
     /// Plays the scenario with a controller, and with another one after it if it dies.

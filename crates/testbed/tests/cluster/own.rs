@@ -76,6 +76,7 @@ async fn writes_are_counted_by_user_agent_and_reads_are_not() {
             .unwrap();
     }
     maps.get("counted").await.unwrap();
+    let mark = bed.mark().unwrap();
     output(bed.kubectl().args([
         "label",
         "configmap",
@@ -95,6 +96,9 @@ async fn writes_are_counted_by_user_agent_and_reads_are_not() {
     assert_eq!(of("kubectl", "patch"), 1, "{writes:?}");
     let patches = writes.count(|w| w.verb == "patch" && w.name == "counted");
     assert_eq!(patches, 3, "{writes:?}");
+    let since = bed.writes_since(mark).unwrap();
+    let patches = since.count(|w| w.verb == "patch" && w.name == "counted");
+    assert_eq!(patches, 1, "{since:?}");
     assert!(
         writes.by_user_agent().contains_key("kube-apiserver"),
         "{writes:?}"

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::pools::{is_ready, members, reason, scale, status, until_full};
 use crate::stage::{Stage, pool, template};
 
-fn image(sandbox: &Sandbox) -> String {
+pub(crate) fn image(sandbox: &Sandbox) -> String {
     let spec = sandbox.spec.blueprint.pod_template.spec.json();
     spec["containers"][0]["image"]
         .as_str()
@@ -16,7 +16,7 @@ fn image(sandbox: &Sandbox) -> String {
         .to_owned()
 }
 
-async fn set_image(stage: &Stage, image: &str) {
+pub(crate) async fn set_image(stage: &Stage, image: &str) {
     let containers = json!([{"name": "main", "image": image}]);
     let patch = json!({"spec": {"podTemplate": {"spec": {"containers": containers}}}});
     stage.patch::<SandboxTemplate>("one", patch).await;

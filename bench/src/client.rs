@@ -18,11 +18,13 @@ use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
+/// How servers know these programs.
+pub const AGENT: &str = "bench/1";
 const WINDOW: u32 = 1 << 24;
 
 /// Where a server is and how it knows us.
 #[derive(Clone)]
-pub(crate) struct Access {
+pub struct Access {
     tls: Arc<ClientConfig>,
     host: String,
     port: u16,
@@ -30,15 +32,15 @@ pub(crate) struct Access {
 }
 
 /// A request that is not yet bound to a server.
-pub(crate) struct Ask {
-    pub(crate) method: Method,
-    pub(crate) path: String,
-    pub(crate) content_type: &'static str,
-    pub(crate) body: Bytes,
+pub struct Ask {
+    pub method: Method,
+    pub path: String,
+    pub content_type: &'static str,
+    pub body: Bytes,
 }
 
 impl Ask {
-    pub(crate) fn get(path: &str) -> Self {
+    pub fn get(path: &str) -> Self {
         Self {
             method: Method::GET,
             path: path.to_owned(),
@@ -47,7 +49,7 @@ impl Ask {
         }
     }
 
-    pub(crate) fn post(path: &str, body: String) -> Self {
+    pub fn post(path: &str, body: String) -> Self {
         Self {
             method: Method::POST,
             body: body.into(),
@@ -55,7 +57,7 @@ impl Ask {
         }
     }
 
-    pub(crate) fn merge(path: String, body: String) -> Self {
+    pub fn merge(path: String, body: String) -> Self {
         Self {
             method: Method::PATCH,
             path,
@@ -64,18 +66,26 @@ impl Ask {
         }
     }
 
-    pub(crate) fn request<B>(self, base: &str, body: impl Fn(Bytes) -> B) -> Result<Request<B>> {
+    pub fn delete(path: String) -> Self {
+        Self {
+            method: Method::DELETE,
+            path,
+            ..Self::get("")
+        }
+    }
+
+    pub fn request<B>(self, base: &str, body: impl Fn(Bytes) -> B) -> Result<Request<B>> {
         let request = Request::builder()
             .method(self.method)
             .uri(format!("{base}{}", self.path))
             .header(CONTENT_TYPE, self.content_type)
-            .header(USER_AGENT, "bench/1");
+            .header(USER_AGENT, AGENT);
         Ok(request.body(body(self.body))?)
     }
 }
 
 impl Access {
-    pub(crate) async fn read(kubeconfig: &Path) -> Result<Self> {
+    pub async fn read(kubeconfig: &Path) -> Result<Self> {
         let read = Kubeconfig::read_from(kubeconfig)
             .with_context(|| format!("reading {}", kubeconfig.display()))?;
         let options = KubeConfigOptions::default();
@@ -101,7 +111,7 @@ impl Access {
         })
     }
 
-    pub(crate) async fn connect(&self) -> Result<Connection> {
+    pub async fn connect(&self) -> Result<Connection> {
         let stream = TcpStream::connect((self.host.as_str(), self.port)).await?;
         stream.set_nodelay(true)?;
         let name = ServerName::try_from(self.host.clone())?;
@@ -121,14 +131,19 @@ impl Access {
 }
 
 #[derive(Clone)]
-pub(crate) struct Connection {
+pub struct Connection {
     sender: http2::SendRequest<Full<Bytes>>,
     base: String,
     token: Option<HeaderValue>,
 }
 
 impl Connection {
-    pub(crate) async fn send(&self, ask: Ask) -> Result<Response<Incoming>> {
+    /// Whether the server has ended it, as it does with those that are idle.
+    pub fn is_closed(&self) -> bool {
+        self.sender.is_closed()
+    }
+
+    pub async fn send(&self, ask: Ask) -> Result<Response<Incoming>> {
         let mut request = ask.request(&self.base, Full::new)?;
         if let Some(token) = &self.token {
             request.headers_mut().insert(AUTHORIZATION, token.clone());
@@ -139,7 +154,7 @@ impl Connection {
     }
 
     /// The answer, whole; anything but a success is an error.
-    pub(crate) async fn whole(&self, ask: Ask) -> Result<Bytes> {
+    pub async fn whole(&self, ask: Ask) -> Result<Bytes> {
         let (parts, body) = self.send(ask).await?.into_parts();
         let bytes = body.collect().await?.to_bytes();
         if !parts.status.is_success() {

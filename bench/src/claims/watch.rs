@@ -1,0 +1,105 @@
+//! A list and the watch that follows it.
+
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, bail};
+use bench::client::{Access, Ask};
+use http_body_util::BodyExt as _;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+use tokio::task::JoinHandle;
+
+/// Longer than any run.
+const FOLLOW_FOR: &str = "timeoutSeconds=86400";
+
+pub(crate) enum Change<T> {
+    Is(T),
+    Gone(T),
+}
+
+#[derive(Deserialize)]
+struct List<'a> {
+    metadata: ListMeta,
+    #[serde(borrow)]
+    items: Vec<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ListMeta {
+    resource_version: String,
+}
+
+#[derive(Deserialize)]
+struct Event<'a> {
+    r#type: &'a str,
+    #[serde(borrow)]
+    object: &'a RawValue,
+}
+
+/// Tells of everything there is and then of every change, each with the time at which it arrived.
+pub(crate) async fn follow<T: DeserializeOwned>(
+    access: &Access,
+    path: &'static str,
+    mut tell: impl FnMut(Change<T>, Instant) + Send + 'static,
+) -> Result<JoinHandle<Result<()>>> {
+    // a connection of its own: nothing else must wait in its queue
+    let connection = access.connect().await?;
+    let answer = connection.whole(Ask::get(path)).await?;
+    let list: List<'_> = serde_json::from_slice(&answer).context("reading a list")?;
+    for item in list.items {
+        let object = serde_json::from_str(item.get()).context("reading an object of a list")?;
+        tell(Change::Is(object), Instant::now());
+    }
+    let from = list.metadata.resource_version;
+    let ask = Ask::get(&format!(
+        "{path}?watch=1&{FOLLOW_FOR}&resourceVersion={from}"
+    ));
+    let mut body = connection.send(ask).await?.into_body();
+    Ok(tokio::spawn(async move {
+        let mut line = Vec::new();
+        loop {
+            let Some(frame) = body.frame().await else {
+                bail!("the watch of {path} ended");
+            };
+            let at = Instant::now();
+            let Ok(data) = frame?.into_data() else {
+                continue;
+            };
+            let mut parts = data.split(|byte| *byte == b'\n').peekable();
+            while let Some(part) = parts.next() {
+                line.extend_from_slice(part);
+                if parts.peek().is_some() {
+                    tell(read(&line)?, at);
+                    line.clear();
+                }
+            }
+        }
+    }))
+}
+
+fn read<T: DeserializeOwned>(line: &[u8]) -> Result<Change<T>> {
+    let event: Event<'_> = serde_json::from_slice(line).context("reading an event")?;
+    let object = || serde_json::from_str(event.object.get()).context("reading an event's object");
+    match event.r#type {
+        "ADDED" | "MODIFIED" => Ok(Change::Is(object()?)),
+        "DELETED" => Ok(Change::Gone(object()?)),
+        _ => bail!("a watch was ended: {}", event.object.get()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Change, read};
+    use serde_json::Value;
+
+    #[test]
+    fn events_are_told_apart() {
+        let line = |kind: &str| format!(r#"{{"type":"{kind}","object":{{"a":1}}}}"#);
+        let of = |kind: &str| read::<Value>(line(kind).as_bytes());
+        assert!(matches!(of("ADDED"), Ok(Change::Is(_))));
+        assert!(matches!(of("DELETED"), Ok(Change::Gone(_))));
+        assert!(of("ERROR").is_err());
+    }
+}
