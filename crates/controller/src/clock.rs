@@ -1,6 +1,9 @@
 //! The time that controllers go by: the system's, or one that a test moves.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use futures::future::BoxFuture;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -28,6 +31,15 @@ impl Clock {
 
     pub fn system() -> Self {
         Self::new(System)
+    }
+
+    /// The system's time as it was at the call, and from then on as much later as has passed, however the system's is set
+    /// meanwhile: for what must end in time.
+    pub fn steady() -> Self {
+        Self::new(Steady {
+            start: Timestamp::now(),
+            since: Instant::now(),
+        })
     }
 
     pub fn now(&self) -> Timestamp {
@@ -70,6 +82,30 @@ impl Time for System {
             {
                 tokio::time::sleep(left).await;
             }
+            Box::new(()) as Awake
+        })
+    }
+
+    fn hold(&self) -> Awake {
+        Box::new(())
+    }
+}
+
+struct Steady {
+    start: Timestamp,
+    since: Instant,
+}
+
+impl Time for Steady {
+    fn now(&self) -> Timestamp {
+        after(self.start, self.since.elapsed())
+    }
+
+    fn sleep_until(&self, deadline: Timestamp) -> BoxFuture<'static, Awake> {
+        let left = Duration::try_from(deadline.duration_since(self.now())).unwrap_or_default();
+        let sleep = tokio::time::sleep(left);
+        Box::pin(async move {
+            sleep.await;
             Box::new(()) as Awake
         })
     }

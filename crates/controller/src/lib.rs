@@ -6,8 +6,10 @@
 pub mod clock;
 pub mod conditions;
 pub mod events;
+pub mod lease;
 pub mod merge;
 pub mod meta;
+pub mod metrics;
 pub mod queue;
 pub mod sigs;
 pub mod store;

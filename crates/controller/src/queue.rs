@@ -8,14 +8,17 @@ use std::{
     collections::{BTreeMap, HashMap, VecDeque},
     hash::Hash,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use futures::future::{Either, pending};
 use k8s_openapi::jiff::Timestamp;
 use tokio::{sync::Notify, task::JoinSet};
 
-use crate::clock::{Clock, after};
+use crate::{
+    clock::{Clock, after},
+    metrics::Work,
+};
 
 const FIRST_RETRY: Duration = Duration::from_millis(5);
 const LONGEST_RETRY: Duration = Duration::from_secs(60);
@@ -41,6 +44,7 @@ pub struct Pass<K> {
 pub struct Queue<K> {
     shared: Arc<(Mutex<Backlog<K>>, Notify)>,
     clock: Clock,
+    work: Work,
 }
 
 impl<K> Clone for Queue<K> {
@@ -48,21 +52,26 @@ impl<K> Clone for Queue<K> {
         Self {
             shared: Arc::clone(&self.shared),
             clock: self.clock.clone(),
+            work: self.work.clone(),
         }
     }
 }
 
 impl<K: Clone + Eq + Hash + Send + 'static> Queue<K> {
-    pub fn new(clock: Clock) -> Self {
+    pub(crate) fn new(clock: Clock, work: Work) -> Self {
         Self {
             shared: Arc::new((Mutex::new(Backlog::new()), Notify::new())),
             clock,
+            work,
         }
     }
 
     /// Something happened to this one.
     pub fn add(&self, key: K) {
-        self.backlog().add(key);
+        let mut backlog = self.backlog();
+        backlog.add(key);
+        backlog.tell(&self.work);
+        drop(backlog);
         self.shared.1.notify_one();
     }
 
@@ -81,8 +90,9 @@ impl<K: Clone + Eq + Hash + Send + 'static> Queue<K> {
                 let (held, key) = (self.clock.hold(), next.key.clone());
                 let work = pass(next);
                 let task = running.spawn(async move { (work.await, held) });
-                keys.insert(task.id(), key);
+                keys.insert(task.id(), (key, Instant::now()));
             }
+            self.work.working(running.len(), at_a_time);
             // a full house waits for one to end
             let deadline = self
                 .backlog()
@@ -104,9 +114,13 @@ impl<K: Clone + Eq + Hash + Send + 'static> Queue<K> {
                             awake = Some(held);
                             (id, next)
                         }
-                        Err(error) => (error.id(), Next::Retry),
+                        Err(error) => {
+                            self.work.panicked();
+                            (error.id(), Next::Retry)
+                        }
                     };
-                    if let Some(key) = keys.remove(&id) {
+                    if let Some((key, start)) = keys.remove(&id) {
+                        self.work.ended(next, start.elapsed());
                         self.backlog().finish(&key, next, self.clock.now());
                     }
                 }
@@ -115,7 +129,12 @@ impl<K: Clone + Eq + Hash + Send + 'static> Queue<K> {
     }
 
     fn take(&self) -> Option<Pass<K>> {
-        self.backlog().take(self.clock.now())
+        let mut backlog = self.backlog();
+        let taken = backlog.take(self.clock.now());
+        backlog.tell(&self.work);
+        let (pass, since) = taken?;
+        self.work.took(since.elapsed());
+        Some(pass)
     }
 
     fn backlog(&self) -> MutexGuard<'_, Backlog<K>> {
@@ -125,7 +144,10 @@ impl<K: Clone + Eq + Hash + Send + 'static> Queue<K> {
 
 /// The queue without time and tasks.
 struct Backlog<K> {
-    ready: VecDeque<K>,
+    /// Who waits, and since when.
+    ready: VecDeque<(K, Instant)>,
+    /// How many have begun to wait since it was last told.
+    new: u64,
     keys: HashMap<K, Entry>,
     timers: BTreeMap<(Timestamp, u64), K>,
     arrivals: u64,
@@ -143,6 +165,7 @@ impl<K: Clone + Eq + Hash> Backlog<K> {
     fn new() -> Self {
         Self {
             ready: VecDeque::new(),
+            new: 0,
             keys: HashMap::new(),
             timers: BTreeMap::new(),
             arrivals: 0,
@@ -152,12 +175,21 @@ impl<K: Clone + Eq + Hash> Backlog<K> {
     fn add(&mut self, key: K) {
         let entry = self.keys.entry(key.clone()).or_default();
         if !std::mem::replace(&mut entry.is_ready, true) && !entry.is_running {
-            self.ready.push_back(key);
+            self.push(key);
         }
     }
 
-    /// The next one that nobody works on. The pass itself says when there is to be another.
-    fn take(&mut self, now: Timestamp) -> Option<Pass<K>> {
+    fn push(&mut self, key: K) {
+        self.ready.push_back((key, Instant::now()));
+        self.new += 1;
+    }
+
+    fn tell(&mut self, work: &Work) {
+        work.waiting(self.ready.len(), std::mem::take(&mut self.new));
+    }
+
+    /// The next one that nobody works on, and since when it has waited. The pass itself says when there is to be another.
+    fn take(&mut self, now: Timestamp) -> Option<(Pass<K>, Instant)> {
         while let Some(timer) = self.timers.first_entry()
             && timer.key().0 <= now
         {
@@ -167,17 +199,15 @@ impl<K: Clone + Eq + Hash> Backlog<K> {
             }
             self.add(key);
         }
-        let key = self.ready.pop_front()?;
+        let (key, since) = self.ready.pop_front()?;
         let entry = self.keys.entry(key.clone()).or_default();
         entry.is_ready = false;
         entry.is_running = true;
         if let Some(timer) = entry.timer.take() {
             self.timers.remove(&timer);
         }
-        Some(Pass {
-            key,
-            failures: entry.failures,
-        })
+        let failures = entry.failures;
+        Some((Pass { key, failures }, since))
     }
 
     fn finish(&mut self, key: &K, next: Next, now: Timestamp) {
@@ -195,7 +225,7 @@ impl<K: Clone + Eq + Hash> Backlog<K> {
             Next::Never | Next::In(_) => 0,
         };
         if entry.is_ready {
-            self.ready.push_back(key.clone());
+            self.push(key.clone());
         } else if let Some(wait) = wait {
             self.arrivals += 1;
             let timer = (after(now, wait), self.arrivals);
@@ -233,8 +263,8 @@ mod tests {
     }
 
     fn take(backlog: &mut Backlog<&'static str>, millis: u64) -> Option<(&'static str, u32)> {
-        let pass = backlog.take(at(millis));
-        pass.map(|pass| (pass.key, pass.failures))
+        let taken = backlog.take(at(millis));
+        taken.map(|(pass, _)| (pass.key, pass.failures))
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::{pin::pin, sync::Arc};
 
 use futures::StreamExt as _;
 use kube::{
-    Api, Client,
+    Api, Client, Resource as _,
     runtime::watcher::{self, watcher},
 };
 
@@ -35,7 +35,7 @@ pub(crate) async fn follow<V: View>(scope: Scope, label: Option<&str>, store: St
         None => config,
     };
     let mut events = pin!(watcher(api, config));
-    let mut failures = 0;
+    let mut failures = 0_u32;
     while let Some(event) = events.next().await {
         let held = scope.clock.hold();
         match event {
@@ -44,7 +44,11 @@ pub(crate) async fn follow<V: View>(scope: Scope, label: Option<&str>, store: St
                 store.apply(event);
             }
             // the next poll begins anew
-            Err(_) => {
+            Err(error) => {
+                if failures.is_power_of_two() {
+                    let kind = V::Object::kind(&());
+                    tracing::warn!(%kind, %error, failures, "cannot watch");
+                }
                 let pause = scope.clock.sleep(retry_after(failures));
                 failures = failures.saturating_add(1);
                 drop(held);

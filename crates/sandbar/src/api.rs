@@ -4,7 +4,6 @@ use std::{
     io::{self, ErrorKind, Write},
     net::{IpAddr, Ipv4Addr, SocketAddr},
     path::PathBuf,
-    process::exit,
 };
 
 use anyhow::{Context, Error, Result, anyhow};
@@ -13,11 +12,9 @@ use local::{
     serve::{self, Home, Limits, Running, StartError},
     store::Location,
 };
-use tokio::{
-    runtime::Runtime,
-    signal::unix::{SignalKind, signal},
-    sync::oneshot,
-};
+use tokio::runtime::Runtime;
+
+use crate::signals::asked_to_stop;
 
 /// Run a Kubernetes API on this machine, without a cluster
 ///
@@ -143,26 +140,4 @@ fn with_remedy(error: StartError) -> Error {
         },
         _ => error.into(),
     }
-}
-
-/// Resolves at the first signal to stop. The second ends the process, whatever it is doing.
-fn asked_to_stop() -> io::Result<oneshot::Receiver<()>> {
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
-    let (ask, asked) = oneshot::channel();
-    tokio::spawn(async move {
-        let mut ask = Some(ask);
-        loop {
-            tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
-            }
-            match ask.take() {
-                Some(ask) => drop(ask.send(())),
-                // as a shell reports a program that Ctrl-C has ended
-                None => exit(130),
-            }
-        }
-    });
-    Ok(asked)
 }

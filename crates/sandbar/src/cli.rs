@@ -1,12 +1,12 @@
 //! The command line: one subcommand a role.
 
-use std::io;
+use std::{ffi::OsString, io, process::ExitCode};
 
 use anyhow::Result;
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
-use crate::{api, crds, rollout};
+use crate::{api, controller, crds, rollout};
 
 /// Warm pools of isolated sandboxes for AI agents, and their upgrades.
 #[derive(Parser)]
@@ -19,6 +19,7 @@ pub(crate) struct Args {
 #[derive(Subcommand)]
 enum Command {
     Api(api::Args),
+    Controller(Box<controller::Args>),
     Crds(crds::Args),
     Rollout(rollout::Args),
     /// Print the completion script of a shell
@@ -30,9 +31,28 @@ enum Command {
 }
 
 impl Args {
+    /// What was asked for, or how to end if that was for help or cannot be done.
+    pub(crate) fn from_command_line() -> Result<Self, ExitCode> {
+        let mut args: Vec<OsString> = std::env::args_os().collect();
+        // manifests of the controllers that it stands in for write flags as Go does, and expect 1 for what is wrong with them
+        let is_controller = args.get(1).is_some_and(|command| command == "controller");
+        if is_controller {
+            args = controller::with_two_dashes(args);
+        }
+        Self::try_parse_from(args).map_err(|error| {
+            let _ = error.print();
+            match u8::try_from(error.exit_code()) {
+                Ok(0) => ExitCode::SUCCESS,
+                Ok(code) if !is_controller => ExitCode::from(code),
+                _ => ExitCode::FAILURE,
+            }
+        })
+    }
+
     pub(crate) fn run(self) -> Result<()> {
         match self.command {
             Command::Api(args) => args.run(),
+            Command::Controller(args) => args.run(),
             Command::Crds(args) => args.run(),
             Command::Rollout(args) => args.run(),
             Command::Completion { shell } => {

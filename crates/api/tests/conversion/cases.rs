@@ -230,6 +230,69 @@ fn the_observed_generation_of_a_pool_survives_v1alpha1() {
     assert_eq!(to_v1beta1(&view)["spec"]["replicas"], 5);
 }
 
+fn rolling_pool() -> Value {
+    json!({
+        "apiVersion": "extensions.agents.x-k8s.io/v1beta1",
+        "kind": "SandboxWarmPool",
+        "metadata": {"name": "pool", "namespace": "default", "uid": "1"},
+        "spec": {
+            "replicas": 4,
+            "sandboxTemplateRef": {"name": "python-template"},
+            "claimPolicy": "RequireNewest",
+            "updateStrategy": {
+                "type": "RollingUpdate",
+                "rollingUpdate": {"maxSurge": "25%", "paused": true},
+            },
+        },
+        "status": {
+            "replicas": 4,
+            "updatedReplicas": 2,
+            "updatedAvailableReplicas": 1,
+            "currentRevision": "one",
+            "updateRevision": "two",
+            "conditions": [{"type": "Progressing", "status": "True", "reason": "Rolling",
+                "message": "", "lastTransitionTime": "2026-11-16T12:00:00Z"}],
+        },
+    })
+}
+
+#[test]
+fn a_pool_that_rolls_reads_as_one_that_replenishes_and_survives_v1alpha1() {
+    let stored = rolling_pool();
+    let mut view = to_v1alpha1(&stored);
+    assert_eq!(
+        view["spec"],
+        json!({
+            "replicas": 4,
+            "sandboxTemplateRef": {"name": "python-template"},
+            "updateStrategy": {"type": "OnReplenish"},
+        })
+    );
+    assert_eq!(view["status"], json!({"replicas": 4}));
+    view["spec"]["replicas"] = json!(9);
+    let back = to_v1beta1(&view);
+    let mut expected = stored.clone();
+    expected["spec"]["replicas"] = json!(9);
+    assert_eq!(
+        (&back["spec"], &back["status"]),
+        (&expected["spec"], &expected["status"])
+    );
+}
+
+#[test]
+fn a_v1alpha1_client_that_changes_the_strategy_of_a_pool_is_heard() {
+    for strategy in [json!({"type": "Recreate"}), Value::Null] {
+        let mut view = to_v1alpha1(&rolling_pool());
+        view["spec"]["updateStrategy"] = strategy.clone();
+        let back = to_v1beta1(&view);
+        assert_eq!(back["spec"]["updateStrategy"], strategy);
+        assert_eq!(
+            back["spec"]["claimPolicy"], "RequireNewest",
+            "said of claims, whatever the strategy"
+        );
+    }
+}
+
 fn template_v1alpha1(policy: &str) -> Value {
     json!({
         "apiVersion": "extensions.agents.x-k8s.io/v1alpha1",

@@ -3,6 +3,7 @@
 //! [`run`](run::run) watches once for all of them. [`stock`] is what pools have to give; claims take from it.
 
 pub mod blueprint;
+mod census;
 pub mod claim;
 pub mod names;
 pub mod pool;

@@ -1,11 +1,14 @@
 //! All controllers of the family on one set of watches.
 
+use std::sync::Arc;
+
 use engine::in_place::Platform;
 use futures::future::join4;
 use kube::Client;
-use tokio::task::JoinSet;
+use tokio::{sync::watch, task::JoinSet};
 
 use super::{
+    census,
     claim::{self, Claims, ledger::Ledger},
     pool::{self, Pools},
     sandbox::{self, Sandboxes},
@@ -16,6 +19,7 @@ use super::{
 use crate::{
     clock::Clock,
     meta::Key,
+    metrics::Metrics,
     queue::{Next, Pass, Queue},
     watch::Scope,
 };
@@ -31,6 +35,9 @@ pub struct Options {
     pub template: template::Options,
     pub pool: pool::Options,
     pub claim: claim::Options,
+    pub metrics: Metrics,
+    /// Told when everything has been listed, which is when work begins.
+    pub listed: Arc<watch::Sender<bool>>,
 }
 
 impl Default for Options {
@@ -43,13 +50,17 @@ impl Default for Options {
             template: template::Options::default(),
             pool: pool::Options::default(),
             claim: claim::Options::default(),
+            metrics: Metrics::default(),
+            listed: Arc::default(),
         }
     }
 }
 
 /// Controls the family's objects until it is dropped.
 pub async fn run(client: Client, clock: Clock, options: Options) {
-    let (stores, queues) = (Stores::default(), Queues::new(&clock));
+    let metrics = &options.metrics;
+    let (stores, queues) = (Stores::default(), Queues::new(&clock, metrics));
+    let _counted = census::tell(metrics, &stores);
     let (stock, ledger) = (Stock::new(options.platform), Ledger::default());
     let scope = Scope {
         client: client.clone(),
@@ -63,6 +74,7 @@ pub async fn run(client: Client, clock: Clock, options: Options) {
     }
     // a claim that looks before the stock is known would start a sandbox that nobody needs
     stores.listed(options.extensions).await;
+    options.listed.send_replace(true);
     let workers = (
         options.sandbox.at_a_time,
         options.template.at_a_time,

@@ -22,6 +22,7 @@ use super::{
 use crate::{
     clock::Clock,
     meta::{Key, Meta},
+    metrics::Metrics,
     queue::Queue,
     store::{By, Change, Store},
     watch::{Scope, follow},
@@ -50,13 +51,13 @@ pub(super) struct Queues {
 }
 
 impl Queues {
-    pub(super) fn new(clock: &Clock) -> Self {
-        let queue = || Queue::new(clock.clone());
+    pub(super) fn new(clock: &Clock, metrics: &Metrics) -> Self {
+        let queue = |name| Queue::new(clock.clone(), metrics.work(name));
         Self {
-            sandboxes: queue(),
-            templates: queue(),
-            pools: queue(),
-            claims: queue(),
+            sandboxes: queue("sandbox"),
+            templates: queue("sandboxtemplate"),
+            pools: queue("sandboxwarmpool"),
+            claims: queue("sandboxclaim"),
         }
     }
 }

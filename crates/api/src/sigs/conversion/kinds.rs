@@ -32,11 +32,7 @@ static KINDS: [Kind; 4] = [
                 fits: Value::is_string,
                 derived_from: &["/spec/replicas"],
             },
-            MayRide {
-                field: "/status/nodeName",
-                fits: Value::is_string,
-                derived_from: &["/metadata/uid"],
-            },
+            of_status("/status/nodeName", Value::is_string),
         ],
     },
     Kind {
@@ -82,13 +78,38 @@ static KINDS: [Kind; 4] = [
                 derived_from: &["/spec/replicas"],
             },
             MayRide {
-                field: "/status/observedGeneration",
-                fits: Value::is_i64,
-                derived_from: &["/metadata/uid"],
+                field: "/spec/claimPolicy",
+                fits: Value::is_string,
+                derived_from: &[],
             },
+            MayRide {
+                field: "/spec/updateStrategy/type",
+                fits: Value::is_string,
+                derived_from: &["/spec/updateStrategy/type"],
+            },
+            MayRide {
+                field: "/spec/updateStrategy/rollingUpdate",
+                fits: Value::is_object,
+                derived_from: &["/spec/updateStrategy/type"],
+            },
+            of_status("/status/observedGeneration", Value::is_i64),
+            of_status("/status/updatedReplicas", Value::is_i64),
+            of_status("/status/updatedAvailableReplicas", Value::is_i64),
+            of_status("/status/currentRevision", Value::is_string),
+            of_status("/status/updateRevision", Value::is_string),
+            of_status("/status/conditions", Value::is_array),
         ],
     },
 ];
+
+/// Nothing of v1alpha1 tells it.
+const fn of_status(field: &'static str, fits: fn(&Value) -> bool) -> MayRide {
+    MayRide {
+        field,
+        fits,
+        derived_from: &["/metadata/uid"],
+    }
+}
 
 pub(super) fn find(group: &str, name: &str) -> Option<&'static Kind> {
     KINDS
@@ -263,8 +284,28 @@ fn template_to_v1alpha1(template: &mut Value, _: &Value) {
     }
 }
 
+/// What the status of a pool tells in v1beta1 only.
+const POOL_STATUS: &[&str] = &[
+    "observedGeneration",
+    "updatedReplicas",
+    "updatedAvailableReplicas",
+    "currentRevision",
+    "updateRevision",
+    "conditions",
+];
+
 fn pool_to_v1alpha1(pool: &mut Value, _: &Value) {
-    remove(pool, "status", "observedGeneration");
+    for field in POOL_STATUS {
+        remove(pool, "status", field);
+    }
+    remove(pool, "spec", "claimPolicy");
+    if let Some(strategy) = section(&mut pool["spec"], "updateStrategy") {
+        strategy.remove("rollingUpdate");
+        // of the two that v1alpha1 knows, the one that takes nothing out of stock
+        if strategy.get("type").is_some_and(|it| it == "RollingUpdate") {
+            strategy.insert("type".to_owned(), json!("OnReplenish"));
+        }
+    }
     if pool["spec"].get("replicas").is_none() {
         pool["spec"]["replicas"] = json!(1);
     }

@@ -17,7 +17,7 @@ use crate::{
 pub(super) const SUSPENDED: &str = "Suspended";
 pub(super) const POD_SCHEDULED: &str = "PodScheduled";
 
-pub(super) const EXPIRED: &str = "SandboxExpired";
+pub(crate) const EXPIRED: &str = "SandboxExpired";
 pub(super) const MULTIPLE_PODS: &str = "MultiplePods";
 const NOT_READY: &str = "DependenciesNotReady";
 pub(super) const POD_TERMINATED: &str = "PodTerminated";
