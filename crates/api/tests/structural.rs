@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use api::{
     crds::{Conversion, Family, Versions, render},
     structural::{
-        FieldError, Place, Scale, Schema, duplicate_field, duplicate_fields, invalid_message,
-        invalid_status, strict_message, undecodable_message, unknown_field,
+        FieldError, Place, Scale, Schema, Verdict, duplicate_field, duplicate_fields,
+        invalid_message, invalid_status, strict_message, undecodable_message, unknown_field,
     },
 };
 use serde_json::{Value, json};
@@ -147,15 +147,13 @@ fn say(schema: &Schema, text: &str, old: Option<&Value>, door: Door) -> Said {
         Some(old) => {
             let mut old = old.clone();
             schema.admit(&mut old).unwrap();
-            let verdict = match door {
-                Door::Main { .. } => schema.validate_update(&object, &old),
-                Door::Status => {
-                    let status = object["status"].take();
-                    object = old.clone();
-                    object["status"] = status;
-                    schema.validate_status(&object, &old)
-                }
-            };
+            if door == Door::Status {
+                let status = object["status"].take();
+                object = old.clone();
+                object["status"] = status;
+            }
+            let verdict = verdict(schema, &object, &old, door);
+            judge_in_part(schema, &object, &old, door, &verdict);
             if verdict.errors.is_empty() {
                 warnings.extend(verdict.warnings.iter().map(ToString::to_string));
             }
@@ -169,6 +167,44 @@ fn say(schema: &Schema, text: &str, old: Option<&Value>, door: Door) -> Said {
         warnings,
         strict,
     }
+}
+
+fn verdict(schema: &Schema, new: &Value, old: &Value, door: Door) -> Verdict {
+    match door {
+        Door::Main { .. } => schema.validate_update(new, old),
+        Door::Status => schema.validate_status(new, old),
+    }
+}
+
+/// If it is good without what it leaves alone, a change is good.
+fn judge_in_part(schema: &Schema, new: &Value, old: &Value, door: Door, of_all: &Verdict) {
+    let patch = patch_between(old, new);
+    let (mut new, mut old) = (new.clone(), old.clone());
+    schema.set_aside(&mut new, &patch);
+    schema.set_aside(&mut old, &patch);
+    let of_rest = verdict(schema, &new, &old, door);
+    if of_rest.errors.is_empty() {
+        assert_eq!(of_all.errors, vec![], "{old:#} becomes {new:#}");
+        assert_eq!(of_all.warnings, of_rest.warnings, "{old:#} becomes {new:#}");
+    }
+}
+
+fn patch_between(old: &Value, new: &Value) -> Value {
+    let (Value::Object(before), Value::Object(after)) = (old, new) else {
+        return new.clone();
+    };
+    let gone = before.keys().filter(|name| !after.contains_key(*name));
+    let gone = gone.map(|name| (name.clone(), Value::Null));
+    let changed = after
+        .iter()
+        .filter(|(name, value)| before.get(*name) != Some(value));
+    let changed = changed.map(|(name, value)| {
+        let patch = before
+            .get(name)
+            .map_or_else(|| value.clone(), |old| patch_between(old, value));
+        (name.clone(), patch)
+    });
+    gone.chain(changed).collect()
 }
 
 /// Numbers compare by value: Go writes 3.0 as 3.

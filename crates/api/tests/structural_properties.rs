@@ -193,6 +193,42 @@ proptest! {
     }
 
     #[test]
+    fn a_patch_is_judged_without_what_it_leaves_alone(
+        seed in any::<u64>(), index in any::<usize>(), wild in any::<bool>(), is_small in any::<bool>(),
+    ) {
+        let kind = &kinds()[index % kinds().len()];
+        let schema = &kind.compiled;
+        let mut old = Draw { wild: true }.object_of(kind, seed);
+        if schema.admit(&mut old).is_ok() {
+            let mut patch = Draw { wild }.object_of(kind, seed.rotate_left(17));
+            if is_small && let Some(spec) = patch.get_mut("spec").and_then(Value::as_object_mut) {
+                let chosen = seed % (spec.len() as u64).max(1);
+                let mut index = 0..;
+                spec.retain(|_, _| index.next() == Some(chosen));
+            }
+            let judged = |old: &Value| {
+                let mut new = merge::apply(old.clone(), &patch).unwrap();
+                let unknown = schema.admit_change(&mut new, Some(old));
+                let verdicts = [schema.validate_update(&new, old), schema.validate_status(&new, old)];
+                (new, unknown, verdicts)
+            };
+            let (whole, unknown, verdicts) = judged(&old);
+            let mut rest = old.clone();
+            let aside = schema.set_aside(&mut rest, &patch);
+            let (mut new, unknown_of_rest, verdicts_of_rest) = judged(&rest);
+            aside.put_back(&mut new);
+            prop_assert_eq!(new, whole);
+            prop_assert_eq!(unknown_of_rest, unknown);
+            for (of_rest, verdict) in verdicts_of_rest.into_iter().zip(verdicts) {
+                if of_rest.errors.is_empty() {
+                    prop_assert_eq!(verdict.errors, vec![]);
+                    prop_assert_eq!(of_rest.warnings, verdict.warnings);
+                }
+            }
+        }
+    }
+
+    #[test]
     fn nothing_unknown_is_left_and_nothing_panics(seed in any::<u64>(), index in any::<usize>()) {
         let kind = &kinds()[index % kinds().len()];
         let old = Draw { wild: true }.object_of(kind, seed);

@@ -9,7 +9,7 @@ use kube_cel::{
     KubeCelExt,
     cel::{
         Context, ExecutionError, IdedExpr, Value as Cel,
-        common::ast::{EntryExpr, Expr, operators},
+        common::ast::{CallExpr, EntryExpr, Expr, operators},
         extractors::This,
         objects::OptionalValue,
         parser::Parser,
@@ -18,7 +18,13 @@ use kube_cel::{
 use regex::Regex;
 use serde_json::Value;
 
-use super::{cel_bounds, cel_depth, cel_values::of, formats, node::Node, pattern};
+use super::{
+    cel_bounds, cel_depth,
+    cel_values::{Need, of},
+    formats,
+    node::Node,
+    pattern,
+};
 
 /// The types that a rule may name.
 pub(super) const TYPES: &[&str] = &[
@@ -136,15 +142,36 @@ pub(super) struct Expression {
 
 /// The fields of a variable that an expression reads.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Reads {
+struct Reads {
     any: bool,
     all: bool,
     fields: Vec<String>,
+    /// Those of them with which it does more than ask whether they are there, or the same in the other variable.
+    values: Vec<String>,
 }
 
 impl Reads {
-    pub(super) fn wants(&self, name: &str) -> bool {
+    fn all() -> Self {
+        Self {
+            all: true,
+            ..Self::default()
+        }
+    }
+
+    fn field(&mut self, name: &str, is_value: bool) {
+        self.any = true;
+        self.fields.push(name.to_owned());
+        if is_value {
+            self.values.push(name.to_owned());
+        }
+    }
+
+    fn wants(&self, name: &str) -> bool {
         self.all || self.fields.iter().any(|field| field == name)
+    }
+
+    fn wants_value(&self, name: &str) -> bool {
+        self.all || self.values.iter().any(|field| field == name)
     }
 }
 
@@ -182,6 +209,24 @@ impl Expression {
         self.of_old.any
     }
 
+    /// Whether the value of a field matters, even if it is the same in `self` and `oldSelf`; with no name, whether one of
+    /// these is read as a whole.
+    pub(super) fn reads(&self, field: Option<&str>) -> bool {
+        let mut variables = [&self.of_self, &self.of_old].into_iter();
+        variables.any(|reads| match field {
+            Some(name) => reads.wants_value(name),
+            None => reads.all,
+        })
+    }
+
+    fn need(&self, reads: &Reads, field: &str, is_same: impl FnOnce() -> bool) -> Need {
+        match reads.wants(field) {
+            false => Need::Nothing,
+            true if !self.reads(Some(field)) && is_same() => Need::Presence,
+            true => Need::Value,
+        }
+    }
+
     /// Evaluates with `self` and, if given, `oldSelf`.
     pub(super) fn run(
         &self,
@@ -192,27 +237,31 @@ impl Expression {
     ) -> Result<Cel, String> {
         let mut scope = FUNCTIONS.new_inner_scope();
         if self.of_self.any {
-            scope.add_variable_from_value("self", of(node, root, new, None, &self.of_self));
+            let other = match old {
+                Old::Plain(old) => Some(old),
+                Old::Absent | Old::Optional(_) => None,
+            };
+            let value = of(node, root, new, None, |field, name, value| {
+                let is_same = || other.and_then(|other| other.get(name)) == Some(value);
+                self.need(&self.of_self, field, is_same)
+            });
+            scope.add_variable_from_value("self", value);
         }
         if self.of_old.any {
+            let value = |old: &Value, reads: &Reads| {
+                of(node, root, old, Some(new), |field, name, value| {
+                    self.need(reads, field, || new.get(name) == Some(value))
+                })
+            };
             match old {
                 Old::Absent => {}
                 Old::Plain(old) => {
-                    scope.add_variable_from_value(
-                        "oldSelf",
-                        of(node, root, old, Some(new), &self.of_old),
-                    );
+                    scope.add_variable_from_value("oldSelf", value(old, &self.of_old));
                 }
                 Old::Optional(old) => {
                     let value = match old {
                         // what an optional is asked for is hidden behind `value()`
-                        Some(old) => {
-                            let reads = Reads {
-                                all: true,
-                                ..Reads::default()
-                            };
-                            OptionalValue::of(of(node, root, old, Some(new), &reads))
-                        }
+                        Some(old) => OptionalValue::of(value(old, &Reads::all())),
                         None => OptionalValue::none(),
                     };
                     scope.add_variable_from_value("oldSelf", Cel::Opaque(Arc::new(value)));
@@ -260,17 +309,15 @@ fn read(expression: &IdedExpr, of_self: &mut Reads, of_old: &mut Reads) {
             "oldSelf" => (of_old.any, of_old.all) = (true, true),
             _ => {}
         },
-        Expr::Select(select) => match &select.operand.expr {
-            Expr::Ident(name) if name == "self" => {
-                of_self.any = true;
-                of_self.fields.push(select.field.clone());
-            }
-            Expr::Ident(name) if name == "oldSelf" => {
-                of_old.any = true;
-                of_old.fields.push(select.field.clone());
-            }
-            _ => read(&select.operand, of_self, of_old),
+        Expr::Select(select) => match field_of(expression) {
+            Some(("self", field)) => of_self.field(field, !select.test),
+            Some((_, field)) => of_old.field(field, !select.test),
+            None => read(&select.operand, of_self, of_old),
         },
+        Expr::Call(call) if let Some(field) = compared(call) => {
+            of_self.field(field, false);
+            of_old.field(field, false);
+        }
         Expr::Call(call) => call
             .target
             .as_deref()
@@ -302,6 +349,34 @@ fn read(expression: &IdedExpr, of_self: &mut Reads, of_old: &mut Reads) {
         }
         Expr::Literal(_) | Expr::Unspecified => {}
     }
+}
+
+/// The variable and the field that an expression takes from it, if it does no more.
+fn field_of(expression: &IdedExpr) -> Option<(&str, &str)> {
+    let Expr::Select(select) = &expression.expr else {
+        return None;
+    };
+    match &select.operand.expr {
+        Expr::Ident(name) if matches!(name.as_str(), "self" | "oldSelf") => {
+            Some((name, &select.field))
+        }
+        _ => None,
+    }
+}
+
+/// The field of which a call asks whether it is the same in `self` and `oldSelf`, both times.
+fn compared(call: &CallExpr) -> Option<&str> {
+    let [one, other] = call.args.as_slice() else {
+        return None;
+    };
+    let is_value = |side: &IdedExpr| matches!(&side.expr, Expr::Select(select) if !select.test);
+    let ((of_one, field), (of_other, other_field)) = (field_of(one)?, field_of(other)?);
+    let compares = matches!(
+        call.func_name.as_str(),
+        operators::EQUALS | operators::NOT_EQUALS
+    );
+    let is_both = of_one != of_other && field == other_field;
+    (compares && is_both && is_value(one) && is_value(other)).then_some(field)
 }
 
 fn entries(entry: &EntryExpr, of_self: &mut Reads, of_old: &mut Reads) {

@@ -1,6 +1,6 @@
 //! JSON as the values of CEL, by its schema.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{borrow::Cow, collections::HashMap, sync::Arc};
 
 use kube_cel::cel::{
     Value as Cel,
@@ -9,25 +9,33 @@ use kube_cel::cel::{
 use serde_json::{Map, Value};
 
 use super::{
-    cel::Reads,
     correlate::old_item,
     formats,
     golang::{self, Num},
     node::{Additional, ListType, Node, Type},
 };
 
-/// The value of `self` or `oldSelf`: of an object, only the fields that are read. Sets and keyed lists take the order
-/// they have in `beside`: they are equal in any order.
+/// How much of a field an expression needs.
+pub(super) enum Need {
+    Nothing,
+    /// That it is there; its value is the same in `self` and `oldSelf`, and that is all that is asked of it.
+    Presence,
+    Value,
+}
+
+/// The value of `self` or `oldSelf`: of an object, only the fields that are needed, each of which is asked for by the
+/// name that rules have for it, its own name, and its value. Sets and keyed lists take the order they have in `beside`:
+/// they are equal in any order.
 pub(super) fn of(
     node: &Node,
     root: bool,
     value: &Value,
     beside: Option<&Value>,
-    reads: &Reads,
+    need: impl Fn(&str, &str, &Value) -> Need,
 ) -> Cel {
     match value {
         Value::Object(fields) if root || node.embedded || !node.properties.is_empty() => {
-            members(node, root, fields, beside, |name| reads.wants(name))
+            members(node, root, fields, beside, need)
         }
         other => convert(node, other, beside),
     }
@@ -39,7 +47,7 @@ fn members(
     root: bool,
     fields: &Map<String, Value>,
     beside: Option<&Value>,
-    wanted: impl Fn(&str) -> bool,
+    need: impl Fn(&str, &str, &Value) -> Need,
 ) -> Cel {
     let mut map = HashMap::new();
     let resource = root || node.embedded;
@@ -47,17 +55,19 @@ fn members(
         let Some(escaped) = escape(name) else {
             continue;
         };
-        if !wanted(&escaped) {
+        let need = need(&escaped, name, value);
+        if matches!(need, Need::Nothing) {
             continue;
         }
         let beside = beside.and_then(|beside| beside.get(name));
         let value = match (name.as_str(), node.properties.get(name)) {
+            (_, Some(_)) if matches!(need, Need::Presence) => Cel::Bool(true),
             ("metadata", None) if resource => names_of(value),
             ("apiVersion" | "kind", None) if resource => plain(value),
             (_, Some(property)) => convert(property, value, beside),
             (_, None) => continue,
         };
-        map.insert(Key::String(Arc::new(escaped)), value);
+        map.insert(Key::String(Arc::new(escaped.into_owned())), value);
     }
     Cel::Map(CelMap { map: Arc::new(map) })
 }
@@ -88,7 +98,7 @@ fn convert(node: &Node, value: &Value, beside: Option<&Value>) -> Cel {
                 })
             }
             _ if node.properties.is_empty() && !node.embedded => plain(value),
-            _ => members(node, false, fields, beside, |_| true),
+            _ => members(node, false, fields, beside, |_, _, _| Need::Value),
         },
         Value::Array(items) => match &node.items {
             Some(of_items) => {
@@ -194,7 +204,7 @@ fn plain(value: &Value) -> Cel {
 }
 
 /// The name by which a rule calls a field; a field whose name cannot be said is hidden.
-pub(super) fn escape(name: &str) -> Option<String> {
+pub(super) fn escape(name: &str) -> Option<Cow<'_, str>> {
     const RESERVED: &[&str] = &[
         "true",
         "false",
@@ -226,12 +236,15 @@ pub(super) fn escape(name: &str) -> Option<String> {
         return None;
     }
     if RESERVED.contains(&name) {
-        return Some(format!("__{name}__"));
+        return Some(Cow::Owned(format!("__{name}__")));
     }
-    Some(
-        name.replace("__", "__underscores__")
-            .replace('-', "__dash__")
-            .replace('.', "__dot__")
-            .replace('/', "__slash__"),
-    )
+    if name.chars().all(|c| c.is_ascii_alphanumeric()) {
+        return Some(Cow::Borrowed(name));
+    }
+    let escaped = name
+        .replace("__", "__underscores__")
+        .replace('-', "__dash__")
+        .replace('.', "__dot__")
+        .replace('/', "__slash__");
+    Some(Cow::Owned(escaped))
 }

@@ -35,7 +35,6 @@ use serde_json::Value;
 
 use check::Outcome;
 use correlate::Pair;
-use kept::Kept;
 use node::Node;
 use path::Path;
 use rules::{Ratchet, Walk};
@@ -47,6 +46,7 @@ pub use error::{
     undecodable_message, unknown_field,
 };
 pub use formats::unrecognized_formats;
+pub use kept::Kept;
 pub use scale::Scale;
 
 use crate::shared::Shared;
@@ -104,10 +104,20 @@ impl Schema {
             _ => Kept::default(),
         };
         let unknown = self.admit_whole(object);
-        if let Value::Object(object) = object {
-            kept.put_back(object);
-        }
+        kept.put_back(object);
         unknown
+    }
+
+    /// Takes out of an object what a merge patch leaves alone, as far as the verdict on the change is the same without it.
+    /// If there are errors, their words may not be: these come from the whole object.
+    pub fn set_aside(&self, object: &mut Value, patch: &Value) -> Kept {
+        match (object, patch) {
+            (Value::Object(object), Value::Object(patch)) => {
+                let read: Vec<&str> = self.scale.iter().flat_map(Scale::names).collect();
+                Kept::beside(patch, &self.root, object, &read)
+            }
+            _ => Kept::default(),
+        }
     }
 
     fn admit_whole(&self, object: &mut Value) -> Result<Vec<String>, FieldError> {

@@ -10,6 +10,7 @@ use std::{
 use serde_json::{Map, Value};
 
 use super::{
+    cel_values::escape,
     formats::{self, Format},
     pattern::Pattern,
     rules::Rule,
@@ -259,6 +260,24 @@ impl Node {
             Additional::Unsaid | Additional::Any(_) => None,
         });
         member.map(Deref::deref)
+    }
+
+    /// Whether something is said of the value that depends on more than one of its fields, or on their values.
+    pub(super) fn is_judged_as_one(&self) -> bool {
+        let is_choice = |limits: &Limits| !limits.choices.is_empty();
+        self.embedded
+            || self.junctors.is_some()
+            || self.limits.as_deref().is_some_and(is_choice)
+            || self.rules.iter().any(|rule| rule.reads(None))
+    }
+
+    /// Whether a rule of this node looks at a field that did not change.
+    pub(super) fn rules_read(&self, field: &str) -> bool {
+        !self.rules.is_empty()
+            && escape(field).is_some_and(|name| {
+                let mut rules = self.rules.iter();
+                rules.any(|rule| rule.reads(Some(&name)))
+            })
     }
 
     /// Whether null is neither kept nor replaced.

@@ -72,6 +72,14 @@ impl Rule {
     fn uses_old(&self) -> bool {
         self.expression.uses_old()
     }
+
+    /// Whether a field matters that did not change; with no name, whether the value is read as a whole.
+    pub(super) fn reads(&self, field: Option<&str>) -> bool {
+        let mut expressions = [Some(&self.expression), self.message_expression.as_ref()]
+            .into_iter()
+            .flatten();
+        self.optional_old || expressions.any(|expression| expression.reads(field))
+    }
 }
 
 /// What came of evaluating all rules.

@@ -13,6 +13,13 @@ pub struct Scale {
 }
 
 impl Scale {
+    /// The names on the way to the fields that are checked.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        let paths = [&self.spec_replicas, &self.status_replicas];
+        let paths = paths.into_iter().chain(&self.label_selector);
+        paths.flat_map(|path| path.split('.'))
+    }
+
     pub(super) fn check_spec(&self, object: &Value, errors: &mut Vec<FieldError>) {
         replicas(&self.spec_replicas, object, errors);
     }

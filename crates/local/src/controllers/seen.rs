@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
+use crate::server::from_metadata;
 pub(super) use crate::server::metadata::{FOREGROUND, ORPHAN};
 use crate::store::{Entry, Event, EventKind, Key};
 
@@ -68,6 +69,11 @@ impl<'a> Head<'a> {
         struct Object<'a> {
             #[serde(borrow)]
             metadata: Head<'a>,
+        }
+        // of a stored object the metadata comes first, and no more is read
+        if let Some(metadata) = from_metadata(object) {
+            let mut json = serde_json::Deserializer::from_slice(metadata);
+            return Self::deserialize(&mut json).unwrap_or_default();
         }
         let object: Result<Object, _> = serde_json::from_slice(object);
         object.map(|object| object.metadata).unwrap_or_default()

@@ -5,14 +5,12 @@
 //! its own, is a part of the stored bytes, and who owns which fields, more than half of most objects and the same in
 //! many, is kept apart from the rest.
 
-use std::io;
+use std::io::Write as _;
 use std::sync::Arc;
 
 use api::patch::apply::{self, Fields, Managed};
 use bytes::Bytes;
-use serde::Serialize;
-use serde_json::ser::Formatter;
-use serde_json::{Map, Value};
+use serde_json::{Map, Number, Value};
 
 use crate::store::{self, Pieces};
 
@@ -215,32 +213,75 @@ impl Writer {
                 continue;
             }
             self.out.push(b',');
-            self.json(key);
-            self.out.push(b':');
-            self.json(value);
+            self.field(key, value);
         }
     }
 
-    fn json(&mut self, value: &impl Serialize) {
-        let numbers = WholeNumbers(&mut self.wrote_fraction);
-        let mut serializer = serde_json::Serializer::with_formatter(&mut self.out, numbers);
-        // writing JSON into memory cannot fail
-        let _ = value.serialize(&mut serializer);
+    fn field(&mut self, key: &str, value: &Value) {
+        self.text(key);
+        self.out.push(b':');
+        self.value(value);
     }
-}
 
-/// Writes numbers as the real server does: without a point where they are whole.
-struct WholeNumbers<'a>(&'a mut bool);
+    fn value(&mut self, value: &Value) {
+        match value {
+            Value::Null => self.out.extend_from_slice(b"null"),
+            Value::Bool(true) => self.out.extend_from_slice(b"true"),
+            Value::Bool(false) => self.out.extend_from_slice(b"false"),
+            Value::Number(number) => self.number(number),
+            Value::String(text) => self.text(text),
+            Value::Array(items) => {
+                self.out.push(b'[');
+                for (index, item) in items.iter().enumerate() {
+                    if index > 0 {
+                        self.out.push(b',');
+                    }
+                    self.value(item);
+                }
+                self.out.push(b']');
+            }
+            Value::Object(fields) => {
+                self.out.push(b'{');
+                for (index, (key, value)) in fields.iter().enumerate() {
+                    if index > 0 {
+                        self.out.push(b',');
+                    }
+                    self.field(key, value);
+                }
+                self.out.push(b'}');
+            }
+        }
+    }
 
-impl Formatter for WholeNumbers<'_> {
-    fn write_f64<W: ?Sized + io::Write>(&mut self, writer: &mut W, value: f64) -> io::Result<()> {
-        *self.0 = true;
-        match value.fract() == 0.0 && value.abs() < 1e21 {
+    /// Most texts are short and have nothing to escape: one look at all of it, and one copy.
+    fn text(&mut self, text: &str) {
+        let is_special = |byte: u8| byte < 0x20 || byte == b'"' || byte == b'\\';
+        let is_plain = !text.bytes().fold(false, |any, byte| any | is_special(byte));
+        match is_plain {
+            true => {
+                self.out.push(b'"');
+                self.out.extend_from_slice(text.as_bytes());
+                self.out.push(b'"');
+            }
+            // writing JSON into memory cannot fail
+            false => _ = serde_json::to_writer(&mut self.out, text),
+        }
+    }
+
+    /// As the real server writes them: without a point where they are whole.
+    fn number(&mut self, number: &Number) {
+        let fraction = number.as_f64().filter(|_| number.is_f64());
+        self.wrote_fraction |= fraction.is_some();
+        // writing into memory cannot fail
+        let _ = match fraction {
+            None => write!(self.out, "{number}"),
             // a negative zero is zero
-            true if value == 0.0 => writer.write_all(b"0"),
-            true => write!(writer, "{value:.0}"),
-            false => write!(writer, "{value}"),
-        }
+            Some(0.0) => write!(self.out, "0"),
+            Some(value) if value.fract() == 0.0 && value.abs() < 1e21 => {
+                write!(self.out, "{value:.0}")
+            }
+            Some(value) => write!(self.out, "{value}"),
+        };
     }
 }
 
@@ -258,6 +299,12 @@ pub(super) fn at_version(stored: &store::Value, revision: u64) -> store::Value {
     let out = [&rest[..start], revision.as_bytes(), &rest[start + digits..]].concat();
     let at = start + revision.len() + 1;
     store::Value::in_pieces(out.into(), at, Arc::clone(stored.pieces()))
+}
+
+/// A stored object from the value of its metadata on.
+pub(crate) fn from_metadata(stored: &[u8]) -> Option<&[u8]> {
+    let at = find(stored, METADATA.as_bytes())?;
+    Some(&stored[at + "\"metadata\":".len()..])
 }
 
 fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {

@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 
-use api::patch::apply::{FieldSet, Kind};
+use api::patch::apply::{FieldSet, Kind, Managed};
 use api::patch::types::TypeRef;
 use api::sigs::conversion::{self, Version};
-use api::structural::{FieldError, Verdict, undecodable_message};
+use api::structural::{FieldError, Kept, Verdict, undecodable_message};
 use serde_json::{Map, Value};
 
 use super::encode;
@@ -72,6 +72,20 @@ impl Resource {
                 Ok(unknown)
             }
         }
+    }
+
+    /// Takes out of an object of today what a merge patch leaves alone and nobody has to look at. Owners that wrote in
+    /// another version are asked about the object in that version, which can only be made of the whole.
+    pub(super) fn set_aside(
+        &self,
+        object: &mut Value,
+        owners: &Managed,
+        patch: &Value,
+    ) -> Option<Kept> {
+        let custom = self.custom()?;
+        let names_owners = patch["metadata"].get("managedFields").is_some();
+        let fits = !names_owners && owners.are_of(&self.api_version);
+        fits.then(|| custom.schema.set_aside(object, patch))
     }
 
     pub fn prepare_create(&self, object: &mut Value) {

@@ -51,6 +51,7 @@ use crate::table::Include;
 pub use answer::Body;
 use answer::{Answer, View, failed, text, warn};
 use definitions::Definitions;
+pub(crate) use encode::from_metadata;
 use media::{Endpoint, Form, PatchKind};
 use options::{DeleteOptions, ListOptions, Query, WriteOptions};
 use other::Documents;

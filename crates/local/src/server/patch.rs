@@ -43,7 +43,8 @@ impl Server {
             duplicates,
         } = body.patch(kind, options)?;
         let with_owners = kind == PatchKind::Json && may_touch_owners(&patch);
-        self.change(target, part, caller, options, |old| {
+        let touched = (kind == PatchKind::Merge).then_some(&patch);
+        self.change_by(target, part, caller, options, touched, |old| {
             let whole = |with_owners: bool| match with_owners {
                 true => patched(target, kind, old.whole(), &patch),
                 false => patched(target, kind, old.object.clone(), &patch),

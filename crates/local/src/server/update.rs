@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use api::patch::apply::{self, Managed};
+use api::structural::Kept;
 use serde_json::Value;
 
 use super::Server;
@@ -60,6 +61,63 @@ pub(super) enum By {
     Server,
 }
 
+/// What is in the store.
+struct Present {
+    entry: Arc<Entry>,
+    /// As it is shown, without owners.
+    object: Value,
+    owners: Managed,
+}
+
+/// What an edit has made.
+struct Made {
+    object: Value,
+    owners: Managed,
+    mark: u64,
+    /// It is the end of the object.
+    ends: bool,
+    unchanged: bool,
+}
+
+impl Present {
+    fn set_aside(&mut self, resource: &Resource, patch: &Value) -> Option<Kept> {
+        match resource.is_of_today(&self.entry) {
+            true => resource.set_aside(&mut self.object, &self.owners, patch),
+            false => None,
+        }
+    }
+
+    /// What is made of the object without the parts that were set aside, and then with them. What is refused is looked at
+    /// as a whole, for the words of the refusal.
+    fn made_beside(
+        &mut self,
+        aside: Kept,
+        make: &mut impl FnMut(&Self) -> Result<Made, Failure>,
+    ) -> Result<Made, Failure> {
+        let Ok(mut made) = make(self) else {
+            aside.put_back(&mut self.object);
+            return make(self);
+        };
+        let of_whole = cfg!(debug_assertions).then(|| {
+            aside.clone().put_back(&mut self.object);
+            make(self)
+        });
+        aside.put_back(&mut made.object);
+        let is_same = |whole: Result<Made, Failure>| whole.is_ok_and(|whole| whole.is_same(&made));
+        debug_assert!(of_whole.is_none_or(is_same), "{}", made.object);
+        Ok(made)
+    }
+}
+
+impl Made {
+    fn is_same(&self, other: &Self) -> bool {
+        let rest = |made: &Self| (made.mark, made.ends, made.unchanged);
+        self.object == other.object
+            && self.owners.is_same_but_times(&other.owners)
+            && rest(self) == rest(other)
+    }
+}
+
 impl Server {
     /// Changes the object that `target` names. `edit` makes the new object from the present one, both in the
     /// version of the request; if somebody else writes meanwhile it is asked again, unless the new object insists on
@@ -70,30 +128,44 @@ impl Server {
         part: Part,
         caller: &Caller<'_>,
         options: &WriteOptions,
+        edit: impl FnMut(&Old<'_>) -> Result<Edited, Failure>,
+    ) -> Result<Answer, Failure> {
+        self.change_by(target, part, caller, options, None, edit)
+            .await
+    }
+
+    /// The same for an edit that is a merge patch: it is shown no more than what the patch may touch.
+    pub(super) async fn change_by(
+        &self,
+        target: &Target,
+        part: Part,
+        caller: &Caller<'_>,
+        options: &WriteOptions,
+        patch: Option<&Value>,
         mut edit: impl FnMut(&Old<'_>) -> Result<Edited, Failure>,
     ) -> Result<Answer, Failure> {
         let resource = &target.resource;
         let name = target.name.as_deref().unwrap_or_default();
         loop {
             let entry = self.find(target)?;
-            let shown = self.present(resource, &entry)?;
-            let owners = encode::owners(&entry.value);
-            let bare = resource.without_nulls(&shown);
-            let old = Old {
-                object: &bare,
-                owners: &owners,
-                is_of_today: resource.is_of_today(&entry),
+            let mut present = Present {
+                object: self.present(resource, &entry)?,
+                owners: encode::owners(&entry.value),
+                entry,
             };
-            let edited = edit(&old)?;
-            let mark = match edited.by {
-                By::Client | By::Apply(_) => resource.mark(),
-                By::Server => 0,
+            let mut make = |present: &Present| self.made(target, part, caller, present, &mut edit);
+            let made = match patch.and_then(|patch| present.set_aside(resource, patch)) {
+                Some(aside) => present.made_beside(aside, &mut make)?,
+                None => make(&present)?,
             };
-            has_version(target, &edited.object, &entry)?;
-            let (mut new, now_owned) = self.settled(target, part, caller, &old, edited)?;
-            let ends = resource.deleted_by_update(&new, old.object);
-            resource.show_nulls(&mut new);
-            let unchanged = now_owned.is_same_but_times(&owners) && new == shown;
+            let Present { entry, owners, .. } = present;
+            let Made {
+                object: mut new,
+                owners: now_owned,
+                mark,
+                ends,
+                unchanged,
+            } = made;
             if options.dry_run {
                 self.encoded(resource, &new, &now_owned)?;
                 let owners = if unchanged { &owners } else { &now_owned };
@@ -129,6 +201,42 @@ impl Server {
                 Err(error) => return Err(refused(error, target, name)),
             }
         }
+    }
+
+    /// What an edit makes of the stored object.
+    fn made(
+        &self,
+        target: &Target,
+        part: Part,
+        caller: &Caller<'_>,
+        present: &Present,
+        edit: &mut impl FnMut(&Old<'_>) -> Result<Edited, Failure>,
+    ) -> Result<Made, Failure> {
+        let resource = &target.resource;
+        let (entry, owners) = (&present.entry, &present.owners);
+        let bare = resource.without_nulls(&present.object);
+        let old = Old {
+            object: &bare,
+            owners,
+            is_of_today: resource.is_of_today(entry),
+        };
+        let edited = edit(&old)?;
+        let mark = match edited.by {
+            By::Client | By::Apply(_) => resource.mark(),
+            By::Server => 0,
+        };
+        has_version(target, &edited.object, entry)?;
+        let (mut object, now_owned) = self.settled(target, part, caller, &old, edited)?;
+        let ends = resource.deleted_by_update(&object, old.object);
+        resource.show_nulls(&mut object);
+        let unchanged = now_owned.is_same_but_times(owners) && object == present.object;
+        Ok(Made {
+            object,
+            owners: now_owned,
+            mark,
+            ends,
+            unchanged,
+        })
     }
 
     /// Keeps what was just written for whoever writes it next.

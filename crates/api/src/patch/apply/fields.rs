@@ -4,11 +4,12 @@
 //! as until a write changes it.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
 
 use serde::Deserializer as _;
-use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
+use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, Visitor};
 use serde_json::Value;
 
 use super::path::{BadPathElement, PathElement};
@@ -68,8 +69,13 @@ impl Fields {
             Self::Stored(_) if other.is_empty() => FieldSet::default(),
             Self::Stored(text) => {
                 let mut json = serde_json::Deserializer::from_str(text);
-                let level = json.deserialize_map(Level { wanted: other });
-                level.map(|level| level.found).unwrap_or_default()
+                let left = Cell::new(other.len());
+                let (wanted, left) = (other, &left);
+                let level = json.deserialize_map(Level { wanted, left });
+                match (level, left.get()) {
+                    (_, 0) => other.clone(),
+                    (level, _) => level.map(|level| level.found).unwrap_or_default(),
+                }
             }
             Self::Set(set) => set.intersection(other),
         }
@@ -105,9 +111,11 @@ impl PartialEq for Fields {
     }
 }
 
-/// Reads one level of FieldsV1, and below it only what is wanted.
+/// Reads one level of FieldsV1, and below it only what is wanted. Fails when all of that is found: the rest is not read.
 struct Level<'w> {
     wanted: &'w FieldSet,
+    /// How many members of the set have not been found, here or elsewhere.
+    left: &'w Cell<usize>,
 }
 
 #[derive(Default)]
@@ -156,9 +164,14 @@ impl<'de> Visitor<'de> for Level<'_> {
             }
             let none = FieldSet::default();
             let wanted = below.unwrap_or(&none);
-            let Found { found, is_member } = map.next_value_seed(Level { wanted })?;
+            let left = self.left;
+            let Found { found, is_member } = map.next_value_seed(Level { wanted, left })?;
             if is_member && member {
                 out.found.members.insert(element.clone());
+                left.set(left.get().saturating_sub(1));
+                if left.get() == 0 {
+                    return Err(A::Error::custom("all is found"));
+                }
             }
             if !found.is_empty() {
                 out.found.children.insert(element, found);

@@ -284,6 +284,12 @@ impl Managed {
             && self.entries.iter().zip(&other.entries).all(same)
     }
 
+    /// Whether all wrote in this version.
+    pub fn are_of(&self, api_version: &str) -> bool {
+        let mut owned = self.entries.values();
+        owned.all(|owned| owned.api_version == api_version)
+    }
+
     pub(super) fn drop_empty(&mut self) {
         self.entries.retain(|_, owned| !owned.fields.is_empty());
     }

@@ -46,6 +46,12 @@ impl FieldSet {
         self.members.is_empty() && self.children.is_empty()
     }
 
+    /// How many paths there are.
+    pub fn len(&self) -> usize {
+        let below = self.children.values().map(Self::len);
+        self.members.len() + below.sum::<usize>()
+    }
+
     /// Adds a path, not its parents. The whole object (an empty path) belongs to nobody.
     pub fn insert(&mut self, path: &[PathElement]) {
         match path {
