@@ -81,7 +81,7 @@ pub async fn run(client: Client, clock: Clock, options: Options) {
         options.pool.at_a_time,
         options.claim.at_a_time,
     );
-    let claim_options = (options.claim, options.pool.clone());
+    let claim_options = (metrics.clone(), options.claim, options.pool.clone());
     let sandboxes = Sandboxes::new(&client, &clock, &stores, options.platform, options.sandbox);
     let templates = Templates::new(&client, &clock, &stores);
     let pools = Pools::new(&client, &clock, &stores, &stock, options.pool);

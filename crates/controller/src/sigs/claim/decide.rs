@@ -55,6 +55,8 @@ pub struct World<'a> {
     pub sandboxes: Sandboxes,
     pub pool: Look<Pool>,
     pub template: Look<Template>,
+    /// The template has been looked at past the cache.
+    pub is_template_fresh: bool,
     /// A network policy of its own that an older controller made for the claim.
     pub policy: Option<Meta>,
     /// What the stock had to give.
@@ -325,6 +327,10 @@ impl World<'_> {
     fn start(&self, template: &Template) -> ControlFlow<Act, Next> {
         match provision::sandbox(self.claim, template) {
             Ok(body) => Break(Act::Create(body)),
+            // clients give up on it, and the template may have been mended
+            Err(problem) if !self.is_template_fresh && !problem.is_told(self.claim) => {
+                Break(Act::ReadTemplate)
+            }
             Err(problem) => self.fail(&problem),
         }
     }

@@ -12,7 +12,8 @@ mod status;
 pub mod view;
 
 pub use run::Options;
-pub(crate) use run::{CONTROLLER, Claims, concerns};
+pub(crate) use run::{CONTROLLER, Claims};
+pub(crate) use status::concerns;
 
 pub(crate) const KIND: &str = "SandboxClaim";
 

@@ -7,7 +7,6 @@ use engine::{
     demand::Event,
     member::{Policy, Uid},
 };
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::Client;
 use serde_json::Value;
 
@@ -21,9 +20,10 @@ use super::{
 };
 use crate::{
     clock::Clock,
-    conditions::{self, FINISHED, READY},
+    conditions::{self, READY},
     events::{News, Teller},
     meta::{Key, Meta},
+    metrics::{FirstReady, Metrics},
     queue::{Next, Pass},
     sigs::{
         names,
@@ -34,7 +34,6 @@ use crate::{
         stores::Stores,
         template::view::Template,
     },
-    store::Change,
     write::{Failure, Guard, Writer},
 };
 
@@ -71,25 +70,6 @@ impl Default for Options {
     }
 }
 
-/// Whether a change of a sandbox is one that its claim tells.
-pub(crate) fn concerns(change: &Change<'_, Sandbox>) -> bool {
-    let (Some(before), Some(after)) = (change.before, change.after) else {
-        return true;
-    };
-    let told = |sandbox: &Sandbox, kind: &str| -> Option<Condition> {
-        let condition = conditions::find(sandbox.status.conditions.as_ref(), kind)?;
-        Some(Condition {
-            observed_generation: None,
-            ..condition.clone()
-        })
-    };
-    before.meta.owner != after.meta.owner
-        || before.meta.is_deleting != after.meta.is_deleting
-        || before.status.pod_ips != after.status.pod_ips
-        || told(before, READY) != told(after, READY)
-        || told(before, FINISHED) != told(after, FINISHED)
-}
-
 #[derive(Clone)]
 pub(crate) struct Claims {
     stores: Stores,
@@ -97,6 +77,7 @@ pub(crate) struct Claims {
     ledger: Ledger,
     writer: Writer,
     clock: Clock,
+    metrics: Metrics,
     options: Arc<Options>,
     pool_options: Arc<pool::Options>,
 }
@@ -108,7 +89,7 @@ impl Claims {
         stores: &Stores,
         stock: &Stock,
         ledger: &Ledger,
-        (options, pool_options): (Options, pool::Options),
+        (metrics, options, pool_options): (Metrics, Options, pool::Options),
     ) -> Self {
         Self {
             stores: stores.clone(),
@@ -116,6 +97,7 @@ impl Claims {
             ledger: ledger.clone(),
             writer: Writer::new(client.clone(), CONTROLLER),
             clock: clock.clone(),
+            metrics,
             options: Arc::new(options),
             pool_options: Arc::new(pool_options),
         }
@@ -179,6 +161,7 @@ struct Seen {
     sandboxes: BTreeMap<String, Look<Sandbox>>,
     pool: Look<Pool>,
     template: Look<Template>,
+    is_template_fresh: bool,
     offer: Option<Result<Offer, Refusal>>,
     trouble: Option<String>,
     /// The network policy could not be deleted, which nobody waits for.
@@ -204,6 +187,7 @@ impl Claims {
             },
             pool,
             template: cached(template, &seen.template),
+            is_template_fresh: seen.is_template_fresh,
             policy: policy.map(|policy| policy.meta.clone()),
             offer: seen.offer.clone(),
             memory: self.ledger.memory(&claim.meta.uid),
@@ -237,16 +221,18 @@ impl Claims {
                 if let Some(key) = pool.found().map(Pool::template) {
                     let template = writer.refresh(&stores.templates, &key, None).await?;
                     seen.template = look(template);
+                    seen.is_template_fresh = true;
                 }
             }
             Act::ReadSandbox(name) => self.read(claim, name, seen).await?,
             Act::Choose(wish) => self.choose(claim, wish.clone(), seen),
             Act::Bind(sandbox, patch) => self.bind(claim, sandbox, patch.clone(), seen).await?,
             Act::Create(body) => self.create(claim, body.clone(), seen).await?,
-            Act::Status(patch) => self.status(claim, patch).await?,
+            Act::Status(patch) => drop(self.status(claim, patch).await?),
             Act::Expire(patch) => {
-                self.status(claim, patch).await?;
-                self.tell(claim, &news_of_expiry("Claim Expired")).await;
+                if self.status(claim, patch).await?.is_some() {
+                    self.tell(claim, &news_of_expiry("Claim Expired")).await;
+                }
             }
             Act::Drop(sandbox) => self.drop_surplus(claim, sandbox).await?,
             Act::DeleteSandbox(sandbox) => {
@@ -419,20 +405,25 @@ impl Claims {
             .note(&claim.meta.uid, |memory| memory.unsure = Some(unsure));
     }
 
-    /// A status that was written for an older claim is not written; the claim is read, and looked at again.
-    async fn status(&self, claim: &Claim, patch: &Value) -> Result<(), Failure> {
+    /// A status that was meant for an older claim is not written: the claim is read, and looked at again.
+    async fn status(&self, claim: &Claim, patch: &Value) -> Result<Option<Arc<Claim>>, Failure> {
         let store = &self.stores.claims;
-        if becomes_ready(claim, patch) {
+        let is_answer = becomes_ready(claim, patch);
+        if is_answer {
             self.answered(claim);
         }
         let written = self.writer.bind_status(store, &claim.meta, patch.clone());
         match written.await {
+            Ok(written) if is_answer => {
+                self.measure(&written);
+                Ok(Some(written))
+            }
             Err(Failure::Changed(_)) => {
                 let key = &claim.meta.key;
                 self.writer.refresh(store, key, Some(&claim.meta)).await?;
-                Ok(())
+                Ok(None)
             }
-            other => other.map(drop),
+            other => other.map(Some),
         }
     }
 
@@ -449,12 +440,21 @@ impl Claims {
     /// A member of a pool has become the claim's.
     fn adopted(&self, claim: &Claim, sandbox: &Sandbox) {
         let message = format!("Adopted warm pool Sandbox {:?}", sandbox.name());
+        let is_ready = conditions::is_true(sandbox.status.conditions.as_ref(), READY);
+        let Key { namespace, .. } = &claim.meta.key;
+        let (template, pool) = (template_of(sandbox), &claim.spec.warm_pool_ref.name);
+        self.metrics
+            .claim_adopted(namespace, template, pool, is_ready, client_of(claim));
         self.has_news(claim, sandbox, "SandboxAdopted", message);
     }
 
     /// A sandbox has been made for the claim.
     fn started(&self, claim: &Claim, sandbox: &Sandbox) {
         let message = format!("Created Sandbox {:?}", sandbox.name());
+        let Key { namespace, .. } = &claim.meta.key;
+        let (template, pool) = (template_of(sandbox), &claim.spec.warm_pool_ref.name);
+        self.metrics
+            .claim_created_cold(namespace, template, pool, client_of(claim));
         self.has_news(claim, sandbox, "SandboxProvisioned", message);
     }
 
@@ -463,6 +463,33 @@ impl Claims {
         let now = self.clock.now();
         self.ledger.note(&claim.meta.uid, |memory| {
             memory.ready.get_or_insert(now);
+        });
+    }
+
+    /// How long the claim has waited. One that was Ready before this process came is not measured again.
+    fn measure(&self, claim: &Claim) {
+        let annotation = |key: &str| claim.meta.annotations.get(key);
+        let stamp = |key: &str| annotation(key).and_then(|text| text.parse().ok());
+        if annotation(names::FIRST_READY).is_some() {
+            return;
+        }
+        let sandbox = claim.sandbox().map(|name| claim.meta.key.beside(name));
+        let sandbox = sandbox.and_then(|key| self.stores.sandboxes.get(&key));
+        let sandbox = sandbox.as_deref();
+        let ready =
+            sandbox.and_then(|sandbox| conditions::find(sandbox.status.conditions.as_ref(), READY));
+        let observed = self.ledger.memory(&claim.meta.uid).observed;
+        self.metrics.claim_first_ready(&FirstReady {
+            namespace: &claim.meta.key.namespace,
+            launch_type: sandbox.and_then(|sandbox| sandbox.meta.labels.get(names::LAUNCH_TYPE)),
+            template: sandbox.and_then(template_of),
+            now: self.clock.now(),
+            requested: stamp(names::CLIENT_REQUESTED),
+            admitted: stamp(names::WEBHOOK_OBSERVED),
+            first_seen: stamp(names::FIRST_OBSERVED).or(observed),
+            sandbox: sandbox
+                .zip(ready)
+                .map(|(sandbox, ready)| (sandbox.meta.created, ready.last_transition_time.0)),
         });
     }
 
@@ -485,6 +512,14 @@ impl Claims {
             TELLER.tell(&self.writer, &claim.meta, news, now).await;
         }
     }
+}
+
+fn template_of(sandbox: &Sandbox) -> Option<&str> {
+    sandbox.meta.annotations.get(names::TEMPLATE_REF)
+}
+
+fn client_of(claim: &Claim) -> &str {
+    names::known_client(claim.meta.labels.get(names::CREATED_BY).unwrap_or_default())
 }
 
 fn news_of_expiry(action: &'static str) -> News {

@@ -11,6 +11,7 @@ use crate::{
     conditions::{self, FINISHED, READY, verdict},
     queue::Next,
     sigs::sandbox::view::Sandbox,
+    store::Change,
 };
 
 pub(super) const CLAIM_EXPIRED: &str = "ClaimExpired";
@@ -214,4 +215,23 @@ fn told(status: &SandboxClaimStatus) -> Vec<Value> {
             ])
         })
         .collect()
+}
+
+/// Whether a change of a sandbox is one that its claim tells.
+pub(crate) fn concerns(change: &Change<'_, Sandbox>) -> bool {
+    let (Some(before), Some(after)) = (change.before, change.after) else {
+        return true;
+    };
+    let told = |sandbox: &Sandbox, kind: &str| -> Option<Condition> {
+        let condition = conditions::find(sandbox.status.conditions.as_ref(), kind)?;
+        Some(Condition {
+            observed_generation: None,
+            ..condition.clone()
+        })
+    };
+    before.meta.owner != after.meta.owner
+        || before.meta.is_deleting != after.meta.is_deleting
+        || before.status.pod_ips != after.status.pod_ips
+        || told(before, READY) != told(after, READY)
+        || told(before, FINISHED) != told(after, FINISHED)
 }

@@ -183,6 +183,7 @@ struct Scene {
     sandboxes: Sandboxes,
     pool: Look<Pool>,
     template: Look<Template>,
+    is_template_fresh: bool,
     offer: Option<Result<super::decide::Offer, engine::claim::Refusal>>,
     memory: Memory,
     trouble: Option<String>,
@@ -197,6 +198,7 @@ impl Scene {
             sandboxes: Sandboxes::default(),
             pool: Look::Found(Arc::new(pool())),
             template: Look::Found(Arc::new(template(&json!({})))),
+            is_template_fresh: true,
             offer: None,
             memory: Memory {
                 observed: Some(noon()),
@@ -220,6 +222,7 @@ impl Scene {
             sandboxes: self.sandboxes.clone(),
             pool: self.pool.clone(),
             template: self.template.clone(),
+            is_template_fresh: self.is_template_fresh,
             policy: None,
             offer: self.offer.clone(),
             memory: self.memory.clone(),

@@ -254,8 +254,11 @@ fn the_wish_for_a_revision_is_granted_or_refused() {
 #[test]
 fn what_cannot_be_had_of_a_running_pod_is_started() {
     let env = json!({"spec": {"env": [{"name": "A", "value": "1"}]}});
-    assert_eq!(Scene::new(&env).ready().0, "EnvVarsInjectionRejected");
     let mut scene = Scene::new(&env);
+    scene.is_template_fresh = false;
+    assert!(matches!(scene.act(), Act::ReadTemplate));
+    scene.is_template_fresh = true;
+    assert_eq!(scene.ready().0, "EnvVarsInjectionRejected");
     let allowed = super::template(&json!({"envVarsInjectionPolicy": "Allowed"}));
     scene.template = Look::Found(Arc::new(allowed));
     assert!(matches!(scene.act(), Act::Create(_)));
