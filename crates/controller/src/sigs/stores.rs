@@ -238,16 +238,20 @@ fn tell_of_template(queues: &Queues, stores: &Stores, change: &Change<'_, Templa
         return;
     };
     let key = &template.meta.key;
-    if is_of(change.by, template::CONTROLLER) {
+    if !is_of(change.by, template::CONTROLLER) {
+        queues.templates.add(key.clone());
+    }
+    // whoever tells: the answer to a write of ours may bring the edit of somebody else
+    let content = |template: Option<&Arc<Template>>| {
+        template.map(|template| (template.meta.uid.clone(), template.meta.generation))
+    };
+    if content(change.before) == content(change.after) {
         return;
     }
-    queues.templates.add(key.clone());
     for pool in stores.pools.all() {
         if pool.template() == *key {
             queues.pools.add(pool.meta.key.clone());
-            if change.before.is_none() {
-                add_claims(queues, &stores.claims, &pool.meta.key);
-            }
+            add_claims(queues, &stores.claims, &pool.meta.key);
         }
     }
 }
