@@ -32,6 +32,11 @@ struct ListMeta {
 }
 
 #[derive(Deserialize)]
+struct Versioned {
+    metadata: ListMeta,
+}
+
+#[derive(Deserialize)]
 struct Event<'a> {
     r#type: &'a str,
     #[serde(borrow)]
@@ -52,16 +57,16 @@ pub(crate) async fn follow<T: DeserializeOwned>(
         let object = serde_json::from_str(item.get()).context("reading an object of a list")?;
         tell(Change::Is(object), Instant::now());
     }
-    let from = list.metadata.resource_version;
-    let ask = Ask::get(&format!(
-        "{path}?watch=1&{FOLLOW_FOR}&resourceVersion={from}"
-    ));
-    let mut body = connection.send(ask).await?.into_body();
+    let mut from = list.metadata.resource_version;
+    let mut body = connection.send(watch(path, &from)).await?.into_body();
     Ok(tokio::spawn(async move {
         let mut line = Vec::new();
         loop {
             let Some(frame) = body.frame().await else {
-                bail!("the watch of {path} ended");
+                // a server that is short of time ends watches that fall behind
+                line.clear();
+                body = connection.send(watch(path, &from)).await?.into_body();
+                continue;
             };
             let at = Instant::now();
             let Ok(data) = frame?.into_data() else {
@@ -71,7 +76,9 @@ pub(crate) async fn follow<T: DeserializeOwned>(
             while let Some(part) = parts.next() {
                 line.extend_from_slice(part);
                 if parts.peek().is_some() {
-                    tell(read(&line)?, at);
+                    let (version, change) = read(&line)?;
+                    from = version;
+                    tell(change, at);
                     line.clear();
                 }
             }
@@ -79,14 +86,24 @@ pub(crate) async fn follow<T: DeserializeOwned>(
     }))
 }
 
-fn read<T: DeserializeOwned>(line: &[u8]) -> Result<Change<T>> {
+fn watch(path: &str, from: &str) -> Ask {
+    Ask::get(&format!(
+        "{path}?watch=1&{FOLLOW_FOR}&resourceVersion={from}"
+    ))
+}
+
+/// The version that an event brings, and what has changed.
+fn read<T: DeserializeOwned>(line: &[u8]) -> Result<(String, Change<T>)> {
     let event: Event<'_> = serde_json::from_slice(line).context("reading an event")?;
-    let object = || serde_json::from_str(event.object.get()).context("reading an event's object");
-    match event.r#type {
-        "ADDED" | "MODIFIED" => Ok(Change::Is(object()?)),
-        "DELETED" => Ok(Change::Gone(object()?)),
-        _ => bail!("a watch was ended: {}", event.object.get()),
-    }
+    let text = event.object.get();
+    let object = || serde_json::from_str(text).context("reading an event's object");
+    let change = match event.r#type {
+        "ADDED" | "MODIFIED" => Change::Is(object()?),
+        "DELETED" => Change::Gone(object()?),
+        _ => bail!("a watch was ended: {text}"),
+    };
+    let versioned: Versioned = serde_json::from_str(text).context("reading an event's version")?;
+    Ok((versioned.metadata.resource_version, change))
 }
 
 #[cfg(test)]
@@ -96,10 +113,12 @@ mod tests {
 
     #[test]
     fn events_are_told_apart() {
-        let line = |kind: &str| format!(r#"{{"type":"{kind}","object":{{"a":1}}}}"#);
+        let line = |kind: &str| {
+            format!(r#"{{"type":"{kind}","object":{{"metadata":{{"resourceVersion":"7"}}}}}}"#)
+        };
         let of = |kind: &str| read::<Value>(line(kind).as_bytes());
-        assert!(matches!(of("ADDED"), Ok(Change::Is(_))));
-        assert!(matches!(of("DELETED"), Ok(Change::Gone(_))));
+        assert!(matches!(of("ADDED"), Ok((version, Change::Is(_))) if version == "7"));
+        assert!(matches!(of("DELETED"), Ok((_, Change::Gone(_)))));
         assert!(of("ERROR").is_err());
     }
 }
