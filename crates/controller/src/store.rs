@@ -126,13 +126,22 @@ impl<V: View> Store<V> {
 
     /// The answer of the server to a write of this manager.
     pub fn learn(&self, object: V::Object, by: &'static str) -> Arc<V> {
+        self.take_in(object, By::Answer(by))
+    }
+
+    /// The answer to a read: what somebody else has written, and perhaps not for whoever has read it.
+    pub fn hear(&self, object: V::Object) -> Arc<V> {
+        self.take_in(object, By::Watch)
+    }
+
+    fn take_in(&self, object: V::Object, by: By) -> Arc<V> {
         let mut state = self.state_mut();
         let view = Arc::new(V::of(object, &mut state.texts));
         // the watch has been beyond it, and may have seen the object change or go
         if view.meta().version > state.watched {
             let step = state.insert(Arc::clone(&view));
             drop(state);
-            self.pass_on(step, By::Answer(by));
+            self.pass_on(step, by);
         }
         view
     }

@@ -140,7 +140,7 @@ impl Writer {
         let request =
             at::<V::Object>(&key.namespace).get(&key.name, &kube::api::GetParams::default());
         match self.send(request).await {
-            Ok(object) => Ok(Some(store.learn(object, self.manager))),
+            Ok(object) => Ok(Some(store.hear(object))),
             Err(Failure::Gone(_)) => {
                 if let Some(seen) = seen {
                     store.forget(key, &seen.uid, self.manager);

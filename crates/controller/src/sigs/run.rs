@@ -70,7 +70,7 @@ pub async fn run(client: Client, clock: Clock, options: Options) {
     let mut watches = JoinSet::new();
     stores.watch_sandboxes(&scope, &queues, (&stock, &ledger), &mut watches);
     if options.extensions {
-        stores.watch_extensions(&scope, &queues, &ledger, &mut watches);
+        stores.watch_extensions(&scope, &queues, (&stock, &ledger), &mut watches);
     }
     // a claim that looks before the stock is known would start a sandbox that nobody needs
     stores.listed(options.extensions).await;

@@ -6,6 +6,7 @@
 use std::{
     collections::{BTreeSet, HashMap},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use api::sigs::shared::Blueprint;
@@ -35,6 +36,8 @@ use crate::{
     store::Change,
 };
 
+const LONGEST_START: Duration = Duration::from_secs(300);
+
 /// Clones are one stock.
 #[derive(Clone)]
 pub struct Stock {
@@ -48,6 +51,8 @@ struct Shelves {
     places: HashMap<Uid, Place>,
     /// Members that nobody owns.
     orphans: HashMap<Home, BTreeSet<Key>>,
+    /// What claims were promised and have not got yet, by the uid of the claim.
+    promises: HashMap<Uid, Uid>,
     pools: HashMap<Uid, Shelf>,
 }
 
@@ -111,7 +116,7 @@ impl Stock {
     /// Takes in what has become known of a sandbox.
     pub fn observe(&self, change: &Change<'_, Sandbox>) {
         let shelves = &mut *self.shelves();
-        let was_ready = change.before.is_some_and(|old| is_ready(old));
+        let is_start = change.before.is_some_and(|old| !is_ready(old));
         for view in change.views() {
             shelves.remove(&Uid::from(&*view.meta.uid));
         }
@@ -119,7 +124,7 @@ impl Stock {
         let member = change.after.filter(|sandbox| is_adoptable(sandbox));
         let owner = member.and_then(|sandbox| sandbox.meta.owner.as_ref());
         if let (Some(sandbox), Some(owner)) = (member, owner) {
-            shelves.insert(&Uid::from(&*owner.uid), sandbox, was_ready);
+            shelves.insert(&Uid::from(&*owner.uid), sandbox, is_start);
         }
         let gone = change.views().map(|view| Uid::from(&*view.meta.uid));
         for uid in gone
@@ -143,9 +148,14 @@ impl Stock {
             .collect()
     }
 
-    /// How one sandbox differs from what the template makes now.
-    pub fn difference(&self, sandbox: &Sandbox, template: &Template) -> Difference {
-        Sample::of(sandbox).difference(template, &self.platform)
+    /// How a sandbox that nobody owns differs from what the template makes now. Anybody may have written its labels, so that
+    /// only its content counts.
+    pub fn content_differs(&self, sandbox: &Sandbox, template: &Template) -> Difference {
+        let sample = Sample {
+            content: Box::default(),
+            ..Sample::of(sandbox)
+        };
+        sample.difference(template, &self.platform)
     }
 
     pub fn forget_pool(&self, pool: &str) {
@@ -193,6 +203,8 @@ impl Stock {
             };
             match shelves.places.get(&chosen.uid) {
                 Some(place) => {
+                    let promise = (claim.uid.clone(), chosen.uid.clone());
+                    shelves.promises.insert(promise.0, promise.1);
                     return Ok(Find::Member(Promise {
                         key: place.key.clone(),
                         uid: chosen.uid,
@@ -206,9 +218,20 @@ impl Stock {
         }
     }
 
-    /// The claim could not have it.
-    pub fn release(&self, member: &Uid, claim: &str) {
-        self.shelves().index.release(member, &Uid::from(claim));
+    /// Whatever the claim was promised is on offer again, unless it has it.
+    pub fn release(&self, claim: &str) {
+        let shelves = &mut *self.shelves();
+        let claim = Uid::from(claim);
+        if let Some(member) = shelves.promises.remove(&claim) {
+            shelves.index.release(&member, &claim);
+        }
+    }
+
+    /// It is not what it seemed to be; the next change of it says what it is.
+    pub fn forget(&self, member: &Uid) {
+        let shelves = &mut *self.shelves();
+        shelves.remove(member);
+        shelves.index.forget(member);
     }
 
     pub fn is_promised(&self, member: &Uid) -> bool {
@@ -245,7 +268,7 @@ fn orphan(sandbox: &Sandbox) -> Option<(Home, &Key)> {
 }
 
 impl Shelves {
-    fn insert(&mut self, pool: &Uid, sandbox: &Sandbox, was_ready: bool) {
+    fn insert(&mut self, pool: &Uid, sandbox: &Sandbox, is_start: bool) {
         let member = member(sandbox, None);
         self.index.observe(pool, &member);
         let place = Place {
@@ -256,11 +279,14 @@ impl Shelves {
         self.places.insert(member.uid.clone(), place);
         let shelf = self.pools.entry(pool.clone()).or_default();
         if let State::Ready { since } = member.state
-            && !was_ready
+            && is_start
             && member.intent.is_none()
         {
-            let took = Event::Started(since.since(member.created));
-            shelf.meter.record(took, since);
+            let took = since.since(member.created);
+            // one that takes longer was Ready before
+            if took <= LONGEST_START {
+                shelf.meter.record(Event::Started(took), since);
+            }
         }
         let revision = member.revision.clone();
         let sample = shelf.samples.entry(revision);

@@ -105,7 +105,7 @@ impl Stores {
         &self,
         scope: &Scope,
         queues: &Queues,
-        ledger: &Ledger,
+        (stock, ledger): (&Stock, &Ledger),
         watches: &mut JoinSet<()>,
     ) {
         let (to, stores) = (queues.clone(), self.clone());
@@ -124,9 +124,13 @@ impl Stores {
         let (to, claims) = (queues.clone(), self.claims.clone());
         self.pools
             .tell(move |change| tell_of_pool(&to, &claims, change));
-        let (to, ledger, clock) = (queues.clone(), ledger.clone(), scope.clock.clone());
+        let (to, clock) = (queues.clone(), scope.clock.clone());
+        let (stock, ledger) = (stock.clone(), ledger.clone());
         self.claims.tell(move |change| {
             ledger.observe(change, clock.now());
+            if let (Some(gone), None) = (change.before, change.after) {
+                stock.release(&gone.meta.uid);
+            }
             if !is_of(change.by, claim::CONTROLLER) {
                 change
                     .views()

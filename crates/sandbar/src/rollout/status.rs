@@ -21,7 +21,7 @@ use super::Place;
 /// What is to be said of a pool.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Every member is as the template says.
+    /// Every member is as the template says, or the partition keeps the rest.
     Complete,
     /// The strategy leaves old members alone, so that there is nothing to wait for.
     UntilClaimed,
@@ -147,8 +147,10 @@ fn verdict(
     let strategy = pool.spec.update_strategy.as_ref().and_then(|it| it.type_);
     let is_complete = status.current_revision == status.update_revision
         && status.updated_replicas >= Some(pool.spec.replicas.unwrap_or(1));
+    let progressing = condition(status, "Progressing");
+    let is_kept = progressing.is_some_and(|it| it.reason == "PartitionReached");
     match strategy {
-        _ if is_complete => Verdict::Complete,
+        _ if is_complete || is_kept => Verdict::Complete,
         None | Some(UpdateStrategyType::OnReplenish) => Verdict::UntilClaimed,
         Some(UpdateStrategyType::Recreate | UpdateStrategyType::RollingUpdate) => Verdict::Rolling,
     }

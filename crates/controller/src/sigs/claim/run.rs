@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use engine::{
     claim::Refusal,
     demand::Event,
-    member::{Policy, Uid},
+    member::{Policy, State},
 };
 use kube::Client;
 use serde_json::Value;
@@ -105,8 +105,22 @@ impl Claims {
 }
 
 impl Controller for Claims {
-    /// One look at a claim: act until there is nothing left to do.
     async fn pass(&self, pass: Pass<Key>) -> Next {
+        let next = self.tend(&pass).await;
+        // a promise outlives its pass only if nobody knows whether it was kept
+        if let Some(claim) = self.stores.claims.get(&pass.key) {
+            let uid = &claim.meta.uid;
+            if self.ledger.memory(uid).unsure.is_none() {
+                self.stock.release(uid);
+            }
+        }
+        next
+    }
+}
+
+impl Claims {
+    /// One look at a claim: act until there is nothing left to do.
+    async fn tend(&self, pass: &Pass<Key>) -> Next {
         let mut seen = Seen::default();
         for _ in 0..MOST_ACTS {
             let Some(claim) = self.stores.claims.get(&pass.key) else {
@@ -274,9 +288,7 @@ impl Claims {
             let store = &self.stores.sandboxes;
             let found = self.writer.refresh(store, &key, seen.as_ref()).await?;
             self.ledger.note(uid, |memory| memory.unsure = None);
-            if let Some(seen) = &seen {
-                self.stock.release(&Uid::from(&*seen.uid), uid);
-            }
+            self.stock.release(uid);
             let ours = found.filter(|sandbox| sandbox.meta.is_controlled_by(uid));
             match (ours, seen) {
                 (Some(sandbox), Some(_)) => self.adopted(claim, &sandbox),
@@ -338,10 +350,14 @@ impl Claims {
         };
         let sandbox = self.stores.sandboxes.get(&promise.key);
         let sandbox = sandbox.filter(|sandbox| {
-            *sandbox.meta.uid == *promise.uid.as_str() && pool::member::is_adoptable(sandbox)
+            let member = pool::member::member(sandbox, None);
+            let is_ready = matches!(member.state, State::Ready { .. });
+            let is_free = is_ready && member.intent.is_none();
+            member.uid == promise.uid && is_free && pool::member::is_adoptable(sandbox)
         });
         if sandbox.is_none() {
-            self.stock.release(&promise.uid, &claim.meta.uid);
+            self.stock.release(&claim.meta.uid);
+            self.stock.forget(&promise.uid);
         }
         sandbox
     }
@@ -353,7 +369,7 @@ impl Claims {
         patch: Value,
         seen: &mut Seen,
     ) -> Result<(), Failure> {
-        let (store, meta, uid) = (&self.stores.sandboxes, &sandbox.meta, &claim.meta.uid);
+        let (store, meta) = (&self.stores.sandboxes, &sandbox.meta);
         seen.offer = None;
         let bound = self
             .writer
@@ -367,10 +383,7 @@ impl Claims {
                 self.doubt(claim, &meta.key, Some(meta));
                 return Err(failure);
             }
-            Err(failure) => {
-                self.stock.release(&Uid::from(&*meta.uid), uid);
-                return Err(failure);
-            }
+            Err(failure) => return Err(failure),
         }
         seen.sandboxes.remove(sandbox.name());
         Ok(())
@@ -479,6 +492,9 @@ impl Claims {
         let ready =
             sandbox.and_then(|sandbox| conditions::find(sandbox.status.conditions.as_ref(), READY));
         let observed = self.ledger.memory(&claim.meta.uid).observed;
+        if observed.is_none() {
+            return;
+        }
         self.metrics.claim_first_ready(&FirstReady {
             namespace: &claim.meta.key.namespace,
             launch_type: sandbox.and_then(|sandbox| sandbox.meta.labels.get(names::LAUNCH_TYPE)),

@@ -215,6 +215,8 @@ fn note_creation(
         }
         // the watch will show it
         Err(Failure::Exists(_)) if memory.unsure.contains_key(&name) => {}
+        // its name is another one each time, and what is told would change with it
+        Err(Failure::Refused(why)) => troubles.note(&Failure::Refused(why.replace(&name, "…"))),
         Err(failure) => {
             if matches!(failure, Failure::Unknown(_)) {
                 memory.unsure.insert(name, create);

@@ -66,6 +66,7 @@ impl Pools {
         if memory.recorded.as_ref() == Some(&wanted) {
             return Ok(());
         }
+        memory.forgive();
         let is_known = round.pool.status.update_revision.as_deref() == Some(wanted.as_str());
         if !is_known {
             memory.no_history = match self.store_revision(round, &wanted).await {
@@ -100,13 +101,40 @@ impl Pools {
             }
             None => {
                 let body = body(round, &name, next);
-                drop(self.writer.create(&store, namespace, body).await?);
+                match self.writer.create(&store, namespace, body.clone()).await {
+                    Err(Failure::Exists(_)) => self.take_in(round, &name, body).await?,
+                    other => drop(other?),
+                }
             }
         }
         for old in beyond_the_limit(round, &records, &name) {
             self.writer.delete(&store, &old.meta).await?;
         }
         Ok(())
+    }
+}
+
+impl Pools {
+    /// A revision of this name that an earlier pool of the same name has left.
+    async fn take_in(&self, round: &Round, name: &str, body: Value) -> Result<(), Failure> {
+        let store = Store::<Record>::default();
+        let key = round.pool.meta.key.beside(name);
+        let found = self.writer.read(&store, &key).await?;
+        let Some(record) = found else {
+            return Err(Failure::Gone(format!(
+                "controllerrevision {name} has just gone"
+            )));
+        };
+        if record.meta.owner.is_some() {
+            let why = format!("controllerrevision {name:?} belongs to somebody else; delete it");
+            return Err(Failure::Refused(why));
+        }
+        let (number, owners) = (&body["revision"], &body["metadata"]["ownerReferences"]);
+        let patch = json!({"revision": number, "metadata": {"ownerReferences": owners}});
+        let patched = self
+            .writer
+            .patch(&store, &record.meta, Guard::Unchanged, patch);
+        patched.await.map(drop)
     }
 }
 

@@ -40,6 +40,11 @@ impl Memory {
         *self.fallbacks.entry(node).or_default() += 1;
     }
 
+    /// What one revision could not do says nothing about another.
+    pub(super) fn forgive(&mut self) {
+        self.fallbacks.clear();
+    }
+
     pub(super) fn succeeded(&mut self, node: &Node) {
         self.fallbacks.remove(node);
     }

@@ -116,22 +116,23 @@ impl Pools {
 
     /// Says once that members find no room, and once that they do again.
     async fn tell_of_room(&self, round: &Round, memory: &mut Memory) {
+        let count = round.plan.status.unschedulable;
+        if memory.is_without_room == (count > 0) {
+            return;
+        }
         let waiting = round.members.iter().filter(|sandbox| {
             let pods = self.stores.pods.owned_by(&sandbox.meta.uid);
             let state = member(sandbox, pods.first().map(AsRef::as_ref)).state;
             state == State::Failed(Failure::Unschedulable)
         });
-        let first = waiting.clone().min_by_key(|sandbox| sandbox.meta.created);
-        if memory.is_without_room == first.is_some() {
-            return;
-        }
-        memory.is_without_room = first.is_some();
+        let first = waiting.min_by_key(|sandbox| sandbox.meta.created);
+        memory.is_without_room = count > 0;
         let news = match first {
             Some(first) => News {
                 is_warning: true,
                 reason: "WarmPoolNotProgressing",
                 action: "Reconcile",
-                message: format!("{} members find no node with room", waiting.count()),
+                message: format!("{count} members find no node with room"),
                 occasion: first.meta.uid.to_string(),
             },
             None => News {

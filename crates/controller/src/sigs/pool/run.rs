@@ -119,6 +119,11 @@ impl Troubles {
         }
     }
 
+    fn add(&mut self, others: Self) {
+        self.is_passing |= others.is_passing;
+        self.refused = self.refused.take().or(others.refused);
+    }
+
     pub(super) fn are_any(&self) -> bool {
         self.is_passing || self.refused.is_some()
     }
@@ -183,14 +188,16 @@ impl Pools {
         members: &[Arc<Sandbox>],
         memory: &mut Memory,
     ) -> Option<Next> {
-        let mut troubles = Troubles::default();
-        self.do_chores(&pool, &template, members, &mut troubles)
-            .await;
+        let mut chores = Troubles::default();
+        self.do_chores(&pool, &template, members, &mut chores).await;
         let round = self.look(pool, template, memory);
         let is_done = round.plan.actions.is_empty() && memory.unsure.is_empty();
-        if !is_done && !troubles.are_any() {
+        let mut troubles = Troubles::default();
+        // one member that cannot be put right keeps nobody from being made
+        if !is_done && !chores.is_passing {
             self.act(&round, memory, &mut troubles).await;
         }
+        troubles.add(chores);
         match is_done || troubles.are_any() || !memory.unsure.is_empty() {
             true => self.report(&round, memory, &troubles).await,
             false => None,
@@ -217,7 +224,7 @@ impl Pools {
             let Some(orphan) = self.stores.sandboxes.get(&key) else {
                 continue;
             };
-            let is_fresh = match self.stock.difference(&orphan, template) {
+            let is_fresh = match self.stock.content_differs(&orphan, template) {
                 Difference::Same | Difference::Metadata => true,
                 Difference::Reference
                 | Difference::Resources
@@ -294,7 +301,7 @@ impl Pools {
             members,
             plan,
             invalid,
-            refill: allowed.again.filter(|_| active < replicas as usize),
+            refill: allowed.again,
         }
     }
 
