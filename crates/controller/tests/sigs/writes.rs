@@ -87,7 +87,8 @@ async fn told_after_a_while(stage: &Stage) {
         .until("told", look, |sandbox| says(sandbox, "False"))
         .await;
     stage.is_quiet().await;
-    assert_eq!(stage.writes(), 2);
+    // the time may come before the controller has heard that the pod runs, and then it has two things to tell
+    assert!(matches!(stage.writes(), 2 | 3), "{}", stage.writes());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -56,10 +56,12 @@ pub(crate) async fn members_of_the_reference_are_kept_under_every_strategy(stage
             .create::<Sandbox>(member(name, &made, &template))
             .await;
     }
+    let observe = async || status(stage).await;
+    let are_known = |status: &SandboxWarmPoolStatus| status.ready_replicas == Some(2);
+    stage.until("both are known", observe, are_known).await;
     // only now does the pool know what it wants
     stage.create::<SandboxTemplate>(template).await;
     until_full(stage, 2).await;
-    let observe = async || status(stage).await;
     let is_updated = |status: &SandboxWarmPoolStatus| status.updated_replicas == Some(2);
     let pods = async || {
         let pods: Vec<Pod> = stage.list().await;
