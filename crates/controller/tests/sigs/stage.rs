@@ -321,6 +321,17 @@ impl Stage {
         self.wait_for(what, observe, is, async || {}).await
     }
 
+    /// The same while time passes without leaps, for what may come too late.
+    pub(crate) async fn until_slowly<T: Debug>(
+        &self,
+        what: &str,
+        observe: impl AsyncFn() -> T,
+        is: impl Fn(&T) -> bool,
+    ) -> T {
+        let step = async || self.clock.advance(Duration::from_millis(200)).await;
+        self.wait_for(what, observe, is, step).await
+    }
+
     async fn wait_for<T: Debug>(
         &self,
         what: &str,

@@ -174,15 +174,20 @@ pub(crate) async fn idle_members_change_in_place_and_claimed_ones_do_not(stage: 
     };
     let before = pods().await;
     set_image(stage, "app:2").await;
-    until_stocked(stage, 3, "app:2").await;
     let observe = async || stock(stage).await;
-    let is_open = |stock: &Vec<Sandbox>| {
-        stock
-            .iter()
-            .all(|one| !one.annotations().contains_key("sandbar.dev/update"))
+    let is_open = |one: &Sandbox| !one.annotations().contains_key("sandbar.dev/update");
+    let are_done = |stock: &Vec<Sandbox>| {
+        let is_done = |one: &Sandbox| image(one) == "app:2" && is_ready(one) && is_open(one);
+        stock.len() == 3 && stock.iter().all(is_done)
     };
-    stage.until("all fences are gone", observe, is_open).await;
-    assert_eq!(pods().await, before);
+    // where time passes by leaps, as after a fault, an update may be too late and its member replaced
+    if !stage.is_disturbed() {
+        let what = "all have changed in place";
+        stage.until_slowly(what, observe, are_done).await;
+        assert_eq!(pods().await, before);
+    }
+    until_stocked(stage, 3, "app:2").await;
+    stage.until("all fences are gone", observe, are_done).await;
     for pod in stage.list::<Pod>().await {
         let is_claimed = given.contains(&pod.name_any());
         let image = pod.spec.unwrap().containers.remove(0).image.unwrap();
