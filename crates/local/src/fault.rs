@@ -352,9 +352,20 @@ pub struct Report {
 /// Runs the scenario once for each fault and each of its requests. The scenario asserts what must
 /// hold afterwards; one that fails names the fault and the request through `Faults::points`.
 pub async fn every_point(faults: &[Fault], scenario: impl AsyncFn(Faults)) -> Report {
+    points(faults, 0, 1, scenario).await
+}
+
+/// The same at every so-manieth request only, the first of them with each fault another one: a sample for when time is short.
+pub async fn points(
+    faults: &[Fault],
+    first: usize,
+    stride: usize,
+    scenario: impl AsyncFn(Faults),
+) -> Report {
+    let stride = stride.max(1);
     let mut report = Report::default();
-    for fault in faults {
-        for index in 0.. {
+    for (turn, fault) in faults.iter().enumerate() {
+        for index in ((first + turn) % stride..).step_by(stride) {
             let run = Faults::at(index, *fault);
             scenario(run.clone()).await;
             report.runs += 1;

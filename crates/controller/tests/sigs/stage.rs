@@ -255,19 +255,9 @@ impl Stage {
         let is_dead = before
             .iter()
             .any(|point| matches!(point.struck, Some(Fault::DieBefore | Fault::DieAfter)));
-        let first_look = before
-            .iter()
-            .take_while(|point| point.method == http::Method::GET);
-        is_dead && after.len() < first_look.count()
-    }
-
-    /// Lets the controller try again what has failed.
-    async fn nudge(&self) {
-        let soon = clock::after(self.clock.now(), SHORT);
-        if let Some(deadline) = self.clock.next_deadline().filter(|at| *at <= soon) {
-            let wait = Duration::try_from(deadline.duration_since(self.clock.now()));
-            self.clock.advance(wait.unwrap_or_default()).await;
-        }
+        // each kind is listed and then watched
+        let first_look = if self.extensions { 16 } else { 8 };
+        is_dead && after.len() < first_look
     }
 
     /// Whether something has gone wrong on purpose.
