@@ -260,6 +260,15 @@ impl Stage {
         is_dead && after.len() < first_look
     }
 
+    /// Lets the controller try again what has failed.
+    async fn nudge(&self) {
+        let soon = clock::after(self.clock.now(), SHORT);
+        if let Some(deadline) = self.clock.next_deadline().filter(|at| *at <= soon) {
+            let wait = Duration::try_from(deadline.duration_since(self.clock.now()));
+            self.clock.advance(wait.unwrap_or_default()).await;
+        }
+    }
+
     /// Whether something has gone wrong on purpose.
     pub(crate) fn is_disturbed(&self) -> bool {
         self.faults.struck()
