@@ -2,6 +2,7 @@
 
 use std::{
     fmt::Debug,
+    path::PathBuf,
     time::{Duration, Instant},
 };
 
@@ -15,7 +16,7 @@ use k8s_openapi::{
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
 use kube::{
-    Api, Resource, ResourceExt as _,
+    Api, Client, Resource, ResourceExt as _,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
 use serde::{Serialize, de::DeserializeOwned};
@@ -29,6 +30,8 @@ const PATIENCE: Duration = Duration::from_secs(120);
 pub(crate) struct Fleet {
     bed: Testbed,
     pub(crate) namespace: Namespace,
+    /// The controllers' own.
+    client: Client,
     controllers: JoinHandle<()>,
 }
 
@@ -40,19 +43,40 @@ impl Drop for Fleet {
 
 impl Fleet {
     pub(crate) async fn new(name: &str) -> Self {
+        Self::run_by(name, async |bed, _| bed.client()).await
+    }
+
+    /// Controllers that have no other rights than those of the client that `client` makes for the namespace.
+    pub(crate) async fn run_by(
+        name: &str,
+        client: impl AsyncFnOnce(&Testbed, &Namespace) -> Client,
+    ) -> Self {
         let bed = Testbed::shared().await.unwrap();
         install(&bed).await;
         let namespace = bed.namespace(name).await.unwrap();
-        let options = sigs::Options {
-            namespace: Some(namespace.name().to_owned()),
-            ..sigs::Options::default()
-        };
-        let controllers = tokio::spawn(sigs::run(bed.client(), Clock::system(), options));
+        let client = client(&bed, &namespace).await;
+        let controllers = start(&namespace, client.clone());
         Self {
             bed,
             namespace,
+            client,
             controllers,
         }
+    }
+
+    /// Other controllers, which know nothing of what these did, take over.
+    pub(crate) fn restart(&mut self) {
+        self.controllers.abort();
+        self.controllers = start(&self.namespace, self.client.clone());
+    }
+
+    pub(crate) fn kubeconfig(&self) -> PathBuf {
+        self.bed.kubeconfig()
+    }
+
+    /// With all rights.
+    pub(crate) fn admin(&self) -> Client {
+        self.bed.client()
     }
 
     pub(crate) fn api<K>(&self) -> Api<K>
@@ -187,14 +211,26 @@ impl Fleet {
     }
 }
 
+fn start(namespace: &Namespace, client: Client) -> JoinHandle<()> {
+    let options = sigs::Options {
+        namespace: Some(namespace.name().to_owned()),
+        ..sigs::Options::default()
+    };
+    tokio::spawn(sigs::run(client, Clock::system(), options))
+}
+
 /// Tests of several processes come here at once.
+pub(crate) async fn define(client: Client, crd: &CustomResourceDefinition) {
+    let crds: Api<CustomResourceDefinition> = Api::all(client);
+    match crds.create(&PostParams::default(), crd).await {
+        Err(kube::Error::Api(status)) if status.reason == "AlreadyExists" => {}
+        other => drop(other.unwrap()),
+    }
+}
+
 async fn install(bed: &Testbed) {
-    let crds: Api<CustomResourceDefinition> = Api::all(bed.client());
     for crd in render(&[Family::Sigs], Versions::V1beta1, Conversion::None).unwrap() {
-        match crds.create(&PostParams::default(), &crd).await {
-            Err(kube::Error::Api(status)) if status.reason == "AlreadyExists" => {}
-            other => drop(other.unwrap()),
-        }
+        define(bed.client(), &crd).await;
     }
     let (sandboxes, pools): (Api<Sandbox>, Api<SandboxWarmPool>) =
         (Api::all(bed.client()), Api::all(bed.client()));

@@ -6,3 +6,5 @@ mod claims;
 mod fleet;
 mod pools;
 mod sandboxes;
+mod sdk;
+mod takeover;

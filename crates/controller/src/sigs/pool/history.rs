@@ -17,6 +17,7 @@ use super::{
     member::{KIND, revision, target},
     memory::Memory,
     run::{Pools, Round},
+    status,
     view::Pool,
 };
 use crate::{
@@ -59,8 +60,8 @@ fn name(pool: &Pool, revision: &Revision) -> String {
 }
 
 impl Pools {
-    /// Stores what is rolled out now, once. A server that does not allow it is asked no more: the pool goes on without a
-    /// history, and says so.
+    /// Stores what is rolled out now, once. A server that does not allow it is asked no more by this process: the pool goes
+    /// on without a history, and says so.
     pub(super) async fn record(&self, round: &Round, memory: &mut Memory) -> Result<(), Failure> {
         let wanted = target(&round.template);
         if memory.recorded.as_ref() == Some(&wanted) {
@@ -68,7 +69,7 @@ impl Pools {
         }
         memory.forgive();
         let is_known = round.pool.status.update_revision.as_deref() == Some(wanted.as_str());
-        if !is_known {
+        if !is_known || !status::says_history_is_kept(&round.pool.status) {
             memory.no_history = match self.store_revision(round, &wanted).await {
                 Ok(()) => None,
                 Err(Failure::Refused(why)) => Some(why),
