@@ -282,7 +282,8 @@ async fn it_waits_for_its_kinds_and_then_controls_them() {
     }
     assert_eq!(replica.probe("/healthz").await, (200, "ok".to_owned()));
     assert_eq!(replica.probe("/other").await.0, 404);
-    let warning = replica.0.said("flags without effect").unwrap();
+    let said = async || replica.0.said("flags without effect");
+    let warning = until("warned", said).await;
     let flags = "--kube-api-qps, --enable-pprof, --webhook-port";
     assert!(warning.ends_with(flags), "{warning}");
     server.install().await;
@@ -326,7 +327,7 @@ async fn a_replica_that_is_told_to_stop_makes_way_at_once() {
     let second = Replica::start(&server.kubeconfig, &[]);
     second.until_ready().await;
     assert!(second.metrics().await.contains("\nsandbar_leading 0\n"));
-    assert!(second.0.said("standing by").is_some());
+    until("standing by", async || second.0.said("standing by")).await;
     let before = server.holder().await;
     let start = Instant::now();
     first.0.terminate();
@@ -373,7 +374,9 @@ async fn a_lease_that_cannot_be_had_is_told() {
         is_told.then_some(())
     })
     .await;
-    let warning = replica.0.said("the lease cannot be held").unwrap();
+    // the probe may be quicker than the log
+    let said = async || replica.0.said("the lease cannot be held");
+    let warning = until("warned", said).await;
     assert!(
         warning.ends_with("see --leader-election-namespace"),
         "{warning}"
