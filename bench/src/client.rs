@@ -163,3 +163,37 @@ impl Connection {
         Ok(bytes)
     }
 }
+
+/// Whole lines of a stream that comes in pieces.
+#[derive(Default)]
+pub struct Lines {
+    begun: Vec<u8>,
+}
+
+impl Lines {
+    /// The lines that end in this piece.
+    pub fn cut(&mut self, piece: &[u8]) -> Vec<Vec<u8>> {
+        let mut parts = piece.split(|byte| *byte == b'\n').peekable();
+        let mut whole = Vec::new();
+        while let Some(part) = parts.next() {
+            self.begun.extend_from_slice(part);
+            if parts.peek().is_some() {
+                whole.push(std::mem::take(&mut self.begun));
+            }
+        }
+        whole
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Lines;
+
+    #[test]
+    fn lines_are_put_together_from_pieces() {
+        let mut lines = Lines::default();
+        assert!(lines.cut(b"on").is_empty());
+        assert_eq!(lines.cut(b"e\ntwo\nth"), [b"one".to_vec(), b"two".to_vec()]);
+        assert_eq!(lines.cut(b"ree\n"), [b"three".to_vec()]);
+    }
+}

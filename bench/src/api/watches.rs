@@ -12,7 +12,7 @@ use crate::load::CONNECTIONS;
 use crate::objects::{SANDBOXES, Template, change};
 use crate::rival::Side;
 use crate::table::{Table, Target, Unit};
-use bench::client::Ask;
+use bench::client::{Ask, Lines};
 use bench::times::{Times, millis, progress};
 
 pub(crate) const WATCHERS: usize = 100;
@@ -86,7 +86,7 @@ pub(crate) async fn delays(
 
 /// Reads a watch until it has all events.
 async fn arrivals(mut body: Incoming) -> Result<Vec<(u64, Instant)>> {
-    let (mut seen, mut line) = (Vec::with_capacity(WRITES), Vec::new());
+    let (mut seen, mut lines) = (Vec::with_capacity(WRITES), Lines::default());
     while seen.len() < WRITES {
         let Some(frame) = body.frame().await else {
             bail!("a watch ended early");
@@ -95,13 +95,8 @@ async fn arrivals(mut body: Incoming) -> Result<Vec<(u64, Instant)>> {
         let Ok(data) = frame?.into_data() else {
             continue;
         };
-        let mut parts = data.split(|byte| *byte == b'\n').peekable();
-        while let Some(part) = parts.next() {
-            line.extend_from_slice(part);
-            if parts.peek().is_some() {
-                seen.push((version(&line).context("an event without version")?, at));
-                line.clear();
-            }
+        for line in lines.cut(&data) {
+            seen.push((version(&line).context("an event without version")?, at));
         }
     }
     Ok(seen)

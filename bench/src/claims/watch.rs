@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
-use bench::client::{Access, Ask};
+use bench::client::{Access, Ask, Lines};
 use http_body_util::BodyExt as _;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -60,11 +60,11 @@ pub(crate) async fn follow<T: DeserializeOwned>(
     let mut from = list.metadata.resource_version;
     let mut body = connection.send(watch(path, &from)).await?.into_body();
     Ok(tokio::spawn(async move {
-        let mut line = Vec::new();
+        let mut lines = Lines::default();
         loop {
             let Some(frame) = body.frame().await else {
                 // a server that is short of time ends watches that fall behind
-                line.clear();
+                lines = Lines::default();
                 body = connection.send(watch(path, &from)).await?.into_body();
                 continue;
             };
@@ -72,15 +72,10 @@ pub(crate) async fn follow<T: DeserializeOwned>(
             let Ok(data) = frame?.into_data() else {
                 continue;
             };
-            let mut parts = data.split(|byte| *byte == b'\n').peekable();
-            while let Some(part) = parts.next() {
-                line.extend_from_slice(part);
-                if parts.peek().is_some() {
-                    let (version, change) = read(&line)?;
-                    from = version;
-                    tell(change, at);
-                    line.clear();
-                }
+            for line in lines.cut(&data) {
+                let (version, change) = read(&line)?;
+                from = version;
+                tell(change, at);
             }
         }
     }))

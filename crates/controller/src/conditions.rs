@@ -5,7 +5,9 @@ use k8s_openapi::{
     jiff::Timestamp,
 };
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
+
+use crate::merge;
 
 pub const READY: &str = "Ready";
 pub const FINISHED: &str = "Finished";
@@ -80,21 +82,9 @@ pub fn say_the_same(old: Option<&Vec<Condition>>, new: Option<&Vec<Condition>>) 
 
 /// The merge patch from one status to another, if any of the fields that differ is worth a write.
 pub fn patch<S: Serialize>(old: &S, new: &S, is_worth_it: impl Fn(&str) -> bool) -> Option<Value> {
-    let (old, new) = (fields(old), fields(new));
-    let mut patch = Map::new();
-    for field in old.keys().chain(new.keys()) {
-        if old.get(field) != new.get(field) {
-            let value = new.get(field).cloned().unwrap_or_default();
-            patch.insert(field.clone(), value);
-        }
-    }
-    let is_worth_it = patch.keys().any(|field| is_worth_it(field));
-    is_worth_it.then_some(Value::Object(patch))
-}
-
-fn fields<S: Serialize>(status: &S) -> Map<String, Value> {
-    match serde_json::to_value(status) {
-        Ok(Value::Object(fields)) => fields,
-        _ => Map::new(),
-    }
+    // what came as JSON goes as JSON
+    let json = |status: &S| serde_json::to_value(status).unwrap_or_default();
+    let patch = merge::patch(&json(old), &json(new))?;
+    let mut fields = patch.as_object()?.keys();
+    fields.any(|field| is_worth_it(field)).then_some(patch)
 }

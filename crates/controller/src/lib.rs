@@ -13,5 +13,7 @@ pub mod metrics;
 pub mod queue;
 pub mod sigs;
 pub mod store;
+#[cfg(test)]
+mod testing;
 mod watch;
 pub mod write;

@@ -2,17 +2,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "support/clock.rs"]
+mod moved;
+
 use std::{sync::Arc, time::Duration};
 
 use controller::{
-    clock::{Awake, Clock, Time},
+    clock::Clock,
     lease::{Candidate, Role, Terms},
 };
-use futures::future::BoxFuture;
-use k8s_openapi::{
-    api::coordination::v1::{Lease, LeaseSpec},
-    jiff::Timestamp,
-};
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use kube::{Api, Client};
 use local::{
     Cluster, clock,
@@ -27,24 +26,6 @@ const NAMESPACE: &str = "default";
 const NAME: &str = "one.sandbar.dev";
 const OTHER: &str = "two.sandbar.dev";
 const SECOND: Duration = Duration::from_secs(1);
-
-/// The clock of the embedded cluster, as a candidate knows it.
-struct Moved(clock::Clock);
-
-impl Time for Moved {
-    fn now(&self) -> Timestamp {
-        self.0.now()
-    }
-
-    fn sleep_until(&self, deadline: Timestamp) -> BoxFuture<'static, Awake> {
-        let sleep = self.0.sleep_until(deadline);
-        Box::pin(async move { Box::new(sleep.await) as Awake })
-    }
-
-    fn hold(&self) -> Awake {
-        Box::new(self.0.hold())
-    }
-}
 
 struct Scene {
     cluster: Cluster,
@@ -65,7 +46,7 @@ impl Scene {
 
     fn enter_with(&self, name: &str, leases: &[&str], faults: &Faults) -> Player {
         let client = faults.client(self.cluster.client());
-        let clock = Clock::new(Moved(self.clock.clone()));
+        let clock = moved::of(&self.clock);
         Player::start(client, clock, name, leases, Terms::default())
     }
 

@@ -106,6 +106,13 @@ impl World {
             .unwrap();
     }
 
+    /// Waits as a user does; what it says.
+    async fn until_complete(&self) -> String {
+        let (code, said) = self.rollout(&["status", "pool", "--timeout", "60"]).await;
+        assert_eq!(code, 0, "{said}");
+        said
+    }
+
     /// Runs `sandbar rollout`; what it says, and how it ends.
     async fn rollout(&self, args: &[&str]) -> (i32, String) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sandbar"));
@@ -134,8 +141,8 @@ fn rolling(fields: Value) -> Value {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rollout_is_followed_paused_resumed_and_undone() {
     let world = World::with_pool(rolling(json!({"inPlace": "Never"}))).await;
-    let (code, said) = world.rollout(&["status", "pool", "--timeout", "60"]).await;
-    assert!(code == 0 && said.contains("2 of 2 updated"), "{said}");
+    let said = world.until_complete().await;
+    assert!(said.contains("2 of 2 updated"), "{said}");
     assert_eq!(
         world.rollout(&["pause", "pool"]).await,
         (0, "default/pool paused\n".to_owned())
@@ -151,8 +158,8 @@ async fn a_rollout_is_followed_paused_resumed_and_undone() {
     let (code, said) = world.rollout(&["pause", "pool"]).await;
     assert!(code == 0 && said.contains("is paused already"), "{said}");
     assert_eq!(world.rollout(&["resume", "pool"]).await.0, 0);
-    let (code, said) = world.rollout(&["status", "pool", "--timeout", "60"]).await;
-    assert!(code == 0 && said.contains("2 of 2 updated"), "{said}");
+    let said = world.until_complete().await;
+    assert!(said.contains("2 of 2 updated"), "{said}");
     let (_, said) = world.rollout(&["history", "pool"]).await;
     let rows: Vec<Vec<&str>> = said
         .lines()
@@ -179,13 +186,7 @@ async fn a_rollout_is_followed_paused_resumed_and_undone() {
         code == 0 && said.contains("goes back to revision 1 (app:1)"),
         "{said}"
     );
-    assert_eq!(
-        world
-            .rollout(&["status", "pool", "--timeout", "60"])
-            .await
-            .0,
-        0
-    );
+    world.until_complete().await;
     let (_, said) = world.rollout(&["history", "pool"]).await;
     assert!(
         said.contains("3 (now)") && said.lines().last().unwrap().contains("app:1"),
@@ -206,13 +207,7 @@ async fn what_cannot_be_done_is_said_with_a_way_out() {
         code == 1 && said.contains("default/nobody not found"),
         "{said}"
     );
-    assert_eq!(
-        world
-            .rollout(&["status", "pool", "--timeout", "60"])
-            .await
-            .0,
-        0
-    );
+    world.until_complete().await;
     let (code, said) = world.rollout(&["undo", "pool"]).await;
     assert!(code == 1 && said.contains("no earlier revision"), "{said}");
     let (code, said) = world.rollout(&["undo", "pool", "--to-revision", "7"]).await;
@@ -222,6 +217,6 @@ async fn what_cannot_be_done_is_said_with_a_way_out() {
     );
     world.set_image("app:2").await;
     // nothing will happen before somebody claims, and nobody need wait for it
-    let (code, said) = world.rollout(&["status", "pool", "--timeout", "60"]).await;
-    assert!(code == 0 && said.contains("UntilClaimed"), "{said}");
+    let said = world.until_complete().await;
+    assert!(said.contains("UntilClaimed"), "{said}");
 }

@@ -63,24 +63,24 @@ pub(crate) fn init_of(dir: &Path) -> Option<u32> {
 /// containers included.
 pub(crate) fn end_all(dir: &Path) -> Result<()> {
     let give_up = Instant::now() + Duration::from_secs(30);
-    // a process that is ending has lost its command line before it is gone
-    let mut killed: BTreeMap<u32, String> = BTreeMap::new();
+    // a process that is ending has lost its command line before it is gone, and the first that is killed takes
+    // others along: all are noted before any is killed
+    let mut ending: BTreeMap<u32, String> = BTreeMap::new();
     loop {
         let found = [HOLD, INIT, SUPERVISE]
             .iter()
             .flat_map(|role| find(role, dir));
-        for pid in found.filter(|pid| *pid != std::process::id()) {
-            if let Some(began) = began(pid) {
-                kill(pid);
-                killed.insert(pid, began);
-            }
-        }
-        killed.retain(|pid, then| began(*pid).as_ref() == Some(then));
-        if killed.is_empty() {
+        let found = found.filter(|pid| *pid != std::process::id());
+        ending.extend(found.filter_map(|pid| Some((pid, began(pid)?))));
+        ending.retain(|pid, then| began(*pid).as_ref() == Some(then));
+        if ending.is_empty() {
             return Ok(());
         }
+        for pid in ending.keys() {
+            kill(*pid);
+        }
         if Instant::now() > give_up {
-            let left: Vec<_> = killed.keys().collect();
+            let left: Vec<_> = ending.keys().collect();
             bail!("processes {left:?} of {} do not end", dir.display());
         }
         std::thread::sleep(Duration::from_millis(20));

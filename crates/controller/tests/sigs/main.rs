@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "../support/clock.rs"]
+mod moved;
 mod scenarios;
 mod stage;
 mod writes;

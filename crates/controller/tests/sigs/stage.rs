@@ -13,11 +13,9 @@ use api::{
     crds::{Conversion, Family, Versions},
     sigs::v1beta1::{Sandbox, SandboxClaim, SandboxStatus},
 };
-use controller::{
-    clock::{Awake, Clock, Time},
-    sigs::{self, Options},
-};
-use futures::future::{BoxFuture, LocalBoxFuture};
+use controller::sigs::{self, Options};
+use futures::future::LocalBoxFuture;
+use json_patch::merge;
 use k8s_openapi::{
     NamespaceResourceScope,
     api::core::v1::{Namespace, Pod, ServiceAccount},
@@ -75,24 +73,6 @@ impl Theatre {
             cluster,
             stages: AtomicUsize::new(0),
         }
-    }
-}
-
-/// The clock of the embedded cluster, as a controller knows it.
-struct Moved(clock::Clock);
-
-impl Time for Moved {
-    fn now(&self) -> Timestamp {
-        self.0.now()
-    }
-
-    fn sleep_until(&self, deadline: Timestamp) -> BoxFuture<'static, Awake> {
-        let sleep = self.0.sleep_until(deadline);
-        Box::pin(async move { Box::new(sleep.await) as Awake })
-    }
-
-    fn hold(&self) -> Awake {
-        Box::new(self.0.hold())
     }
 }
 
@@ -176,7 +156,7 @@ impl Stage {
             ..Options::default()
         };
         let client = faults.client(self.client.clone());
-        let clock = Clock::new(Moved(self.clock.clone()));
+        let clock = crate::moved::of(&self.clock);
         let task = tokio::spawn(sigs::run(client, clock, options));
         if let Some(old) = self.controller.lock().unwrap().replace(task) {
             old.abort();
@@ -472,7 +452,7 @@ pub(crate) fn template(name: &str, image: &str, spec: Value) -> Value {
         "metadata": {"name": name},
         "spec": {"podTemplate": {"spec": {"containers": [{"name": "main", "image": image}]}}},
     });
-    merge(&mut object["spec"], spec);
+    merge(&mut object["spec"], &spec);
     object
 }
 
@@ -484,7 +464,7 @@ pub(crate) fn pool(replicas: u32, spec: Value) -> Value {
         "metadata": {"name": "pool"},
         "spec": {"replicas": replicas, "sandboxTemplateRef": {"name": "one"}},
     });
-    merge(&mut object["spec"], spec);
+    merge(&mut object["spec"], &spec);
     object
 }
 
@@ -503,17 +483,6 @@ pub(crate) fn sandbox(spec: Value) -> Value {
             },
         },
     });
-    merge(&mut object["spec"], spec);
+    merge(&mut object["spec"], &spec);
     object
-}
-
-pub(crate) fn merge(into: &mut Value, from: Value) {
-    match (into, from) {
-        (Value::Object(into), Value::Object(from)) => {
-            for (key, value) in from {
-                merge(into.entry(key).or_insert(Value::Null), value);
-            }
-        }
-        (into, from) => *into = from,
-    }
 }

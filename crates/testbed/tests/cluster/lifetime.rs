@@ -154,7 +154,8 @@ fn pids() -> impl Iterator<Item = u32> {
 fn stat(pid: u32) -> Option<(u32, String)> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
-    (fields[0] != "Z").then(|| (fields[1].parse().unwrap_or(0), fields[19].to_owned()))
+    (!matches!(fields[0], "Z" | "X"))
+        .then(|| (fields[1].parse().unwrap_or(0), fields[19].to_owned()))
 }
 
 /// The machine's packet filter, as far as the kernel shows it without tools.

@@ -189,16 +189,10 @@ pub(super) fn is_expired(claim: &Claim) -> bool {
 
 /// The merge patch of the status, if it is worth a write.
 pub(super) fn patch(old: &SandboxClaimStatus, new: &SandboxClaimStatus) -> Option<Value> {
-    let mut patch = conditions::patch(old, new, |field| match field {
+    conditions::patch(old, new, |field| match field {
         "conditions" => told(old) != told(new),
         _ => true,
-    })?;
-    // what a merge does not mention stays
-    let sandbox = patch.get_mut("sandbox").and_then(Value::as_object_mut);
-    if let Some(sandbox) = sandbox {
-        sandbox.entry("podIPs").or_insert(Value::Null);
-    }
-    Some(patch)
+    })
 }
 
 /// Everything but which generation it is about. The times count: they are the sandbox's, and ends are reckoned from one.

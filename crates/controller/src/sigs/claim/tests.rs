@@ -24,7 +24,7 @@ use crate::{
         sandbox::{decide::Look, view::Sandbox},
         template::view::Template,
     },
-    store::{Texts, View},
+    testing::view,
 };
 
 const NOON: &str = "2026-01-31T12:00:00Z";
@@ -32,26 +32,6 @@ const EXTENSIONS: &str = "extensions.agents.x-k8s.io/v1beta1";
 
 fn noon() -> Timestamp {
     NOON.parse().unwrap()
-}
-
-fn merge(into: &mut Value, from: &Value) {
-    match (into, from) {
-        (Value::Object(into), Value::Object(from)) => {
-            for (key, value) in from {
-                match value {
-                    Value::Null => drop(into.remove(key)),
-                    value => merge(into.entry(key).or_insert(Value::Null), value),
-                }
-            }
-        }
-        (into, from) => *into = from.clone(),
-    }
-}
-
-fn view<V: View>(mut object: Value, change: &Value) -> V {
-    merge(&mut object, change);
-    let object = serde_json::from_value(object).unwrap();
-    V::of(object, &mut Texts::default())
 }
 
 fn claim(change: &Value) -> Claim {

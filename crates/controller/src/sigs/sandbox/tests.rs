@@ -18,34 +18,11 @@ use super::{
     update::Whole,
     view::{Pod, Sandbox, Service, Volume},
 };
-use crate::store::{Texts, View};
+use crate::testing::view;
 
 /// The hash of `box`.
 const HASH: &str = "70c67e32";
 const NOON: &str = "2026-01-31T12:00:00Z";
-
-fn merge(into: &mut Value, from: &Value) {
-    match (into, from) {
-        (Value::Object(into), Value::Object(from)) => {
-            for (key, value) in from {
-                match value {
-                    Value::Null => drop(into.remove(key)),
-                    value => merge(into.entry(key).or_insert(Value::Null), value),
-                }
-            }
-        }
-        (into, from) => *into = from.clone(),
-    }
-}
-
-fn view<V: View>(base: Value, change: &Value) -> V {
-    let mut object = base;
-    merge(&mut object, change);
-    V::of(
-        serde_json::from_value(object).unwrap(),
-        &mut Texts::default(),
-    )
-}
 
 fn sandbox(change: &Value) -> Sandbox {
     let base = json!({

@@ -7,6 +7,7 @@ use api::sigs::{
     v1beta1::{Sandbox, SandboxClaim, SandboxTemplate, SandboxWarmPool},
 };
 use engine::revision::name_hash;
+use json_patch::merge;
 use k8s_openapi::{
     api::{core::v1::Pod, events::v1::Event, networking::v1::NetworkPolicy},
     apimachinery::pkg::apis::meta::v1::Condition,
@@ -15,7 +16,7 @@ use kube::ResourceExt as _;
 use local::clock::after;
 use serde_json::{Value, json};
 
-use crate::stage::{Stage, merge};
+use crate::stage::Stage;
 
 const OWNER: &str = "extensions.agents.x-k8s.io/v1beta1";
 
@@ -35,7 +36,7 @@ async fn template(stage: &Stage, change: Value) -> SandboxTemplate {
             },
         },
     });
-    merge(&mut object["spec"], change);
+    merge(&mut object["spec"], &change);
     stage.create(object).await
 }
 
@@ -62,7 +63,7 @@ async fn member(stage: &Stage, pool: &SandboxWarmPool, name: &str, annotations: 
     labels["agents.x-k8s.io/launch-type"] = json!("warm");
     labels["agents.x-k8s.io/created-by"] = json!("controller");
     let mut pod_annotations = json!({"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"});
-    merge(&mut pod_annotations, annotations);
+    merge(&mut pod_annotations, &annotations);
     let object = json!({
         "apiVersion": "agents.x-k8s.io/v1beta1",
         "kind": "Sandbox",
@@ -116,8 +117,8 @@ async fn claim(stage: &Stage, name: &str, spec: Value, metadata: Value) -> Sandb
         "metadata": {"name": name},
         "spec": {"warmPoolRef": {"name": "pool"}},
     });
-    merge(&mut object["spec"], spec);
-    merge(&mut object["metadata"], metadata);
+    merge(&mut object["spec"], &spec);
+    merge(&mut object["metadata"], &metadata);
     stage.create(object).await
 }
 

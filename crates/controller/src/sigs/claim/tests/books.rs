@@ -25,7 +25,7 @@ fn books(change: &Value, memory: &Memory, without_stamps: bool) -> Option<Value>
 fn ready(change: &Value) -> Value {
     let conditions = [condition("Ready", "True", "DependenciesReady")];
     let mut claim = json!({"status": {"conditions": conditions}});
-    super::merge(&mut claim, change);
+    json_patch::merge(&mut claim, change);
     claim
 }
 

@@ -40,7 +40,7 @@ fn variables_are_set_as_the_template_allows() {
     }
     let has = |more: Value| {
         let mut container = json!({"name": "main", "image": "app:1"});
-        super::merge(&mut container, &more);
+        json_patch::merge(&mut container, &more);
         json!({"containers": [container]})
     };
     let there =

@@ -54,7 +54,7 @@ fn every_port_that_lasts_is_served_once_and_has_a_name() {
 fn patch(change: &Value, labels: Value, annotations: Value) -> Value {
     let sandbox = sandbox(change);
     let mut all = json!({"agents.x-k8s.io/sandbox-name-hash": super::HASH});
-    super::merge(&mut all, &labels);
+    json_patch::merge(&mut all, &labels);
     let pod = pod(&json!({"metadata": {"labels": all, "annotations": annotations}}));
     let blueprint = sandbox.blueprint().unwrap();
     let patch = PodMetadata::of(&sandbox, &blueprint).patch(&pod.meta);

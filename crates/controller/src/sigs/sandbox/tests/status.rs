@@ -192,7 +192,7 @@ fn status(change: Value) -> SandboxStatus {
         }],
         "nodeName": "one", "podIPs": ["10.0.0.1"],
     });
-    super::merge(&mut status, &change);
+    json_patch::merge(&mut status, &change);
     serde_json::from_value(status).unwrap()
 }
 

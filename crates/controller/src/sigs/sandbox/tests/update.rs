@@ -10,7 +10,7 @@ use super::{
         decide::{Act, Look, Step},
         update::{Endpoint, Whole, reasons, verdict},
     },
-    Known, known, merge, metadata,
+    Known, known, metadata,
 };
 
 const LATER: &str = "2026-01-31T13:00:00Z";
@@ -38,7 +38,7 @@ fn live(change: &Value) -> Value {
         },
     });
     pod["metadata"]["generation"] = json!(1);
-    merge(&mut pod, change);
+    json_patch::merge(&mut pod, change);
     pod
 }
 
@@ -80,10 +80,10 @@ fn write(known: &Known, pod: &Value) -> (Endpoint, Value) {
     };
     let mut pod = pod.clone();
     if let Some(annotations) = body.pointer("/metadata/annotations") {
-        merge(&mut pod["metadata"]["annotations"], annotations);
+        json_patch::merge(&mut pod["metadata"]["annotations"], annotations);
     }
     if let Some(container) = body.pointer("/spec/containers/0") {
-        merge(&mut pod["spec"]["containers"][0], container);
+        json_patch::merge(&mut pod["spec"]["containers"][0], container);
     }
     (endpoint, pod)
 }
@@ -124,7 +124,7 @@ fn an_image_is_changed_waited_for_and_told() {
         r#""False" @3: "Pod is updating in place""#
     );
     let status = &mut pod["status"]["containerStatuses"][0];
-    merge(
+    json_patch::merge(
         status,
         &json!({"image": "app:2", "imageID": "two", "containerID": "c://2"}),
     );
@@ -149,7 +149,7 @@ fn a_generation_that_asks_for_no_more_waits_for_what_is_under_way() {
     let (_, mut pod) = write(&has(fenced(LATER, "app:2"), &pod), &pod);
     let status = &mut pod["status"]["containerStatuses"][0];
     let replaced = json!({"image": "app:2", "imageID": "two", "containerID": "c://2"});
-    merge(status, &replaced);
+    json_patch::merge(status, &replaced);
     status["ready"] = json!(false);
     let next =
         |pod: &Value| has(fenced(LATER, "app:2"), pod).with(|it| it.sandbox.meta.generation = 4);
@@ -190,7 +190,7 @@ fn the_next_change_waits_until_the_last_one_has_replaced_its_container() {
         |pod: &Value| has(fenced(LATER, "app:3"), pod).with(|it| it.sandbox.meta.generation = 4);
     assert_eq!(newer(&pod).step(), "rest In(3600s)");
     let status = &mut pod["status"]["containerStatuses"][0];
-    merge(
+    json_patch::merge(
         status,
         &json!({"image": "app:2", "imageID": "two", "containerID": "c://2"}),
     );
@@ -234,7 +234,7 @@ fn sizes_grow_before_an_image_comes_and_shrink_after_it() {
     assert_eq!(pod["spec"]["containers"][0]["image"], "app:2");
     assert_eq!(has(asking(), &pod).step(), "rest In(3600s)");
     let status = &mut pod["status"]["containerStatuses"][0];
-    merge(
+    json_patch::merge(
         status,
         &json!({"image": "app:2", "imageID": "two", "containerID": "c://2"}),
     );
@@ -260,12 +260,12 @@ fn judged(pod: &Value, spec: Value) -> String {
 fn a_pod_is_compared_with_what_it_was_asked_to_be_and_not_with_what_it_got_besides() {
     let asked = |change: Value| {
         let mut spec = json!({"containers": [{"name": "main", "image": "app:1"}]});
-        merge(&mut spec, &change);
+        json_patch::merge(&mut spec, &change);
         spec
     };
     let main = |change: Value| {
         let mut container = json!({"name": "main", "image": "app:1"});
-        merge(&mut container, &change);
+        json_patch::merge(&mut container, &change);
         asked(json!({"containers": [container]}))
     };
     let sidecar = json!({"name": "proxy", "image": "proxy:1"});

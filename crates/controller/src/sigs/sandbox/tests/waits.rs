@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{
     super::{can_wait, view::Sandbox},
-    merge, pod,
+    pod,
 };
 use crate::store::{By, Change, Store};
 
@@ -24,7 +24,7 @@ fn store(change: &Value) -> Store<Sandbox> {
         },
         "spec": {"podTemplate": {"spec": {"containers": [{"name": "main", "image": "app:1"}]}}},
     });
-    merge(&mut object, change);
+    json_patch::merge(&mut object, change);
     let store = Store::default();
     store.learn(serde_json::from_value(object).unwrap(), "somebody");
     store
@@ -34,7 +34,7 @@ fn store(change: &Value) -> Store<Sandbox> {
 fn a_pod_on_its_way_is_not_looked_at_before_there_is_something_to_tell() {
     let unready = |more: Value| {
         let mut change = json!({"status": {"phase": "Pending", "podIPs": [], "conditions": []}});
-        merge(&mut change, &more);
+        json_patch::merge(&mut change, &more);
         Arc::new(pod(&change))
     };
     let created = unready(json!({"spec": {"nodeName": null}}));
