@@ -27,7 +27,7 @@ pub(crate) struct Desk {
     waiting: Arc<Waiting>,
     next: AtomicU64,
     answered: AtomicUsize,
-    keeps: bool,
+    keeps: AtomicBool,
     watch: JoinHandle<Result<()>>,
 }
 
@@ -80,8 +80,7 @@ pub(crate) fn lost(outcomes: &[Outcome]) -> usize {
 }
 
 impl Desk {
-    /// `keeps`: claims stay when they have been answered.
-    pub(crate) async fn open(access: &Access, keeps: bool) -> Result<Arc<Self>> {
+    pub(crate) async fn open(access: &Access) -> Result<Arc<Self>> {
         let mut connections = Vec::new();
         for _ in 0..CONNECTIONS {
             connections.push(access.connect().await?);
@@ -103,7 +102,7 @@ impl Desk {
             waiting,
             next: AtomicU64::new(0),
             answered: AtomicUsize::new(0),
-            keeps,
+            keeps: AtomicBool::new(false),
             watch: watch.await?,
         }))
     }
@@ -129,6 +128,15 @@ impl Desk {
     pub(crate) fn check(&self) -> Result<()> {
         ensure!(!self.watch.is_finished(), "the watch of claims ended");
         Ok(())
+    }
+
+    /// Whether claims stay when they have been answered.
+    pub(crate) fn keep(&self, keeps: bool) {
+        self.keeps.store(keeps, Ordering::Relaxed);
+    }
+
+    pub(crate) fn keeps(&self) -> bool {
+        self.keeps.load(Ordering::Relaxed)
     }
 
     /// Claims so far.
@@ -167,7 +175,7 @@ impl Desk {
     }
 
     pub(crate) async fn give_back(&self, name: &str) -> Result<()> {
-        if self.keeps {
+        if self.keeps() {
             return Ok(());
         }
         let ask = Ask::delete(format!("{CLAIMS}/{name}"));

@@ -69,9 +69,9 @@ struct Args {
     /// The update strategy of the pools
     #[arg(long, value_name = "TYPE", default_value = "RollingUpdate")]
     strategy: String,
-    /// Leave claims where they are, instead of deleting each when it has been answered
+    /// Delete each claim when it has been answered: what a claim costs then includes its end, and its sandbox's
     #[arg(long)]
-    keep_claims: bool,
+    delete_claims: bool,
     /// Milliseconds between claims that come one at a time, so that the refill of one is not in the way of the next
     #[arg(long, value_name = "MS", default_value_t = 200)]
     pause_ms: u64,
@@ -145,7 +145,7 @@ async fn run(args: Args) -> Result<()> {
         writer: Writer {
             agent: args.user_agent.clone(),
         },
-        keeps_claims: args.keep_claims,
+        keeps_claims: !args.delete_claims,
         strategy: args.strategy.clone(),
         sizes: sizes.clone(),
     };

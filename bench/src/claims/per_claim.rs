@@ -31,15 +31,18 @@ pub(crate) async fn measure(
     let sizes = session.setup.sizes.clone();
     let pool = session.fill_pool(POOL, sizes.claims.pool, Duration::ZERO);
     pool.await?;
+    session.desk.keep(session.setup.keeps_claims);
     // what is made on first use is made
     let warm = session.desk.one_at_a_time(POOL, 5, sizes.claims.pause);
     warm.await?;
     session.settle().await?;
+    session.clear().await?;
     let idle = session.idle(sizes.idle).await?;
     let mut costs = Vec::new();
     for load in loads {
         let (cost, outcomes) = run(session, *load, idle).await?;
         explain(&cost);
+        session.clear().await?;
         costs.push((load.name(), cost));
         latencies(column, targets, *load, &outcomes);
         let stock = lock(&session.stock);
@@ -52,6 +55,7 @@ pub(crate) async fn measure(
         );
     }
     report(column, targets, &costs);
+    session.desk.keep(false);
     Ok(())
 }
 

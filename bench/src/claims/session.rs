@@ -81,7 +81,7 @@ impl Session {
         });
         Ok(Self {
             setup: setup.clone(),
-            desk: Desk::open(&access, setup.keeps_claims).await?,
+            desk: Desk::open(&access).await?,
             stock,
             watch: watch.await?,
             servers: Servers::of(&bed)?,
@@ -173,17 +173,26 @@ impl Session {
             let ask = Ask::delete(format!("{path}/{name}"));
             self.desk.ask(ask).await?;
         }
-        if self.setup.keeps_claims {
-            let ask = Ask::delete(CLAIMS.to_owned());
-            self.desk.ask(ask).await?;
-        }
         self.wait("everything is gone", |stock| stock.existing() == 0)
             .await
     }
 
+    /// Deletes the claims that were kept.
+    pub(crate) async fn clear(&mut self) -> Result<()> {
+        if !self.desk.keeps() {
+            return Ok(());
+        }
+        progress("deleting all claims");
+        self.desk.ask(Ask::delete(CLAIMS.to_owned())).await?;
+        self.wait("what was claimed is gone", |stock| {
+            stock.is_full() && stock.existing() == stock.in_pool()
+        })
+        .await
+    }
+
     /// Until the pool is full and what claims gave back is gone.
     pub(crate) async fn settle(&mut self) -> Result<()> {
-        let keeps = self.setup.keeps_claims;
+        let keeps = self.desk.keeps();
         self.wait("the pool is full", move |stock| {
             stock.is_full() && (keeps || stock.existing() == stock.in_pool())
         })

@@ -11,6 +11,7 @@ pub mod merge;
 pub mod meta;
 pub mod metrics;
 pub mod queue;
+pub mod rush;
 pub mod sigs;
 pub mod store;
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! What controllers keep of an object's metadata.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{cmp::Ordering, collections::BTreeMap, fmt, sync::Arc};
 
 use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
@@ -153,8 +153,19 @@ impl Pairs {
     }
 
     pub fn get(&self, key: &str) -> Option<&str> {
-        self.iter()
-            .find_map(|(found, value)| (found == key).then_some(value))
+        // bytes are searched, not characters: a pass over a large pool does little else
+        let end = |rest: &str| rest.bytes().position(|byte| byte == END as u8);
+        let mut rest = &*self.0;
+        loop {
+            let (found, after) = rest.split_at_checked(end(rest)?)?;
+            let after = after.get(1..)?;
+            let (value, left) = after.split_at_checked(end(after)?)?;
+            match found.cmp(key) {
+                Ordering::Less => rest = left.get(1..)?,
+                Ordering::Equal => return Some(value),
+                Ordering::Greater => return None,
+            }
+        }
     }
 
     #[must_use]
@@ -198,7 +209,12 @@ mod tests {
             pairs.iter().collect::<Vec<_>>(),
             [("a", ""), ("b", "2"), ("c/d", "x")]
         );
-        assert_eq!((pairs.get("a"), pairs.get("x")), (Some(""), None));
+        for (key, value) in [("a", Some("")), ("b", Some("2")), ("c/d", Some("x"))] {
+            assert_eq!(pairs.get(key), value);
+        }
+        for missing in ["", "0", "aa", "c", "x"] {
+            assert_eq!(pairs.get(missing), None);
+        }
         assert_eq!(pairs.without(|key| key < "c").iter().count(), 1);
         assert_eq!(Pairs::default().iter().count(), 0);
     }

@@ -33,11 +33,19 @@ pub enum Next {
 }
 
 /// One look at an object.
-#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pass<K> {
     pub key: K,
     /// How many passes in a row have failed before this one.
     pub failures: u32,
+    queue: Queue<K>,
+}
+
+impl<K: Clone + Eq + Hash + Send + 'static> Pass<K> {
+    /// Whatever has happened to the object is seen from here on, so that it is no reason for another pass. The watch often
+    /// tells of a write before its answer comes. Not for a pass that goes on with what it has read before.
+    pub fn look(&self) {
+        self.queue.backlog().look(&self.key);
+    }
 }
 
 /// Clones are one queue.
@@ -72,6 +80,13 @@ impl<K: Clone + Eq + Hash + Send + 'static> Queue<K> {
         backlog.add(key);
         backlog.tell(&self.work);
         drop(backlog);
+        self.shared.1.notify_one();
+    }
+
+    /// Something happened to this one that need not be seen at once.
+    pub fn add_within(&self, time: Duration, key: K) {
+        let latest = after(self.clock.now(), time);
+        self.backlog().add_until(latest, key);
         self.shared.1.notify_one();
     }
 
@@ -132,9 +147,14 @@ impl<K: Clone + Eq + Hash + Send + 'static> Queue<K> {
         let mut backlog = self.backlog();
         let taken = backlog.take(self.clock.now());
         backlog.tell(&self.work);
-        let (pass, since) = taken?;
+        let (key, failures, since) = taken?;
         self.work.took(since.elapsed());
-        Some(pass)
+        let queue = self.clone();
+        Some(Pass {
+            key,
+            failures,
+            queue,
+        })
     }
 
     fn backlog(&self) -> MutexGuard<'_, Backlog<K>> {
@@ -159,6 +179,8 @@ struct Entry {
     is_running: bool,
     failures: u32,
     timer: Option<(Timestamp, u64)>,
+    /// When the pass that comes after the one in work is due, whatever that says.
+    due: Option<Timestamp>,
 }
 
 impl<K: Clone + Eq + Hash> Backlog<K> {
@@ -179,6 +201,32 @@ impl<K: Clone + Eq + Hash> Backlog<K> {
         }
     }
 
+    fn add_until(&mut self, latest: Timestamp, key: K) {
+        let entry = self.keys.entry(key.clone()).or_default();
+        if entry.is_running {
+            entry.due = Some(entry.due.map_or(latest, |due| due.min(latest)));
+        } else if !entry.is_ready && entry.timer.is_none_or(|(at, _)| latest < at) {
+            self.set_timer(latest, key);
+        }
+    }
+
+    fn set_timer(&mut self, at: Timestamp, key: K) {
+        self.arrivals += 1;
+        let timer = (at, self.arrivals);
+        let entry = self.keys.entry(key.clone()).or_default();
+        if let Some(old) = entry.timer.replace(timer) {
+            self.timers.remove(&old);
+        }
+        self.timers.insert(timer, key);
+    }
+
+    fn look(&mut self, key: &K) {
+        if let Some(entry) = self.keys.get_mut(key) {
+            entry.is_ready = false;
+            entry.due = None;
+        }
+    }
+
     fn push(&mut self, key: K) {
         self.ready.push_back((key, Instant::now()));
         self.new += 1;
@@ -188,8 +236,8 @@ impl<K: Clone + Eq + Hash> Backlog<K> {
         work.waiting(self.ready.len(), std::mem::take(&mut self.new));
     }
 
-    /// The next one that nobody works on, and since when it has waited. The pass itself says when there is to be another.
-    fn take(&mut self, now: Timestamp) -> Option<(Pass<K>, Instant)> {
+    /// The next one that nobody works on, how often it has failed, and since when it has waited. The pass itself says when there is to be another.
+    fn take(&mut self, now: Timestamp) -> Option<(K, u32, Instant)> {
         while let Some(timer) = self.timers.first_entry()
             && timer.key().0 <= now
         {
@@ -206,8 +254,7 @@ impl<K: Clone + Eq + Hash> Backlog<K> {
         if let Some(timer) = entry.timer.take() {
             self.timers.remove(&timer);
         }
-        let failures = entry.failures;
-        Some((Pass { key, failures }, since))
+        Some((key, entry.failures, since))
     }
 
     fn finish(&mut self, key: &K, next: Next, now: Timestamp) {
@@ -220,17 +267,16 @@ impl<K: Clone + Eq + Hash> Backlog<K> {
             Next::In(time) => Some(time),
             Next::Retry => Some(retry_after(entry.failures)),
         };
+        let next_look = wait.map(|wait| after(now, wait));
+        let next_look = next_look.into_iter().chain(entry.due.take()).min();
         entry.failures = match next {
             Next::Retry => entry.failures.saturating_add(1),
             Next::Never | Next::In(_) => 0,
         };
         if entry.is_ready {
             self.push(key.clone());
-        } else if let Some(wait) = wait {
-            self.arrivals += 1;
-            let timer = (after(now, wait), self.arrivals);
-            entry.timer = Some(timer);
-            self.timers.insert(timer, key.clone());
+        } else if let Some(at) = next_look {
+            self.set_timer(at, key.clone());
         } else {
             self.keys.remove(key);
         }
@@ -264,7 +310,7 @@ mod tests {
 
     fn take(backlog: &mut Backlog<&'static str>, millis: u64) -> Option<(&'static str, u32)> {
         let taken = backlog.take(at(millis));
-        taken.map(|(pass, _)| (pass.key, pass.failures))
+        taken.map(|(key, failures, _)| (key, failures))
     }
 
     #[test]
@@ -290,6 +336,40 @@ mod tests {
         backlog.finish(&"a", Next::Never, NOON);
         assert_eq!(take(&mut backlog, 0), None);
         assert!(backlog.keys.is_empty());
+    }
+
+    #[test]
+    fn what_is_told_before_a_look_is_no_reason_for_another_pass() {
+        let mut backlog = Backlog::new();
+        backlog.add("a");
+        take(&mut backlog, 0);
+        backlog.add("a");
+        backlog.add_until(at(5), "a");
+        backlog.look(&"a");
+        backlog.finish(&"a", Next::Never, NOON);
+        assert_eq!(take(&mut backlog, 1000), None);
+        assert!(backlog.keys.is_empty());
+    }
+
+    #[test]
+    fn what_can_wait_is_seen_in_time() {
+        let mut backlog = Backlog::new();
+        backlog.add_until(at(50), "idle");
+        backlog.add_until(at(90), "idle");
+        assert_eq!(take(&mut backlog, 49), None);
+        assert_eq!(take(&mut backlog, 50), Some(("idle", 0)));
+        backlog.finish(&"idle", Next::Never, at(50));
+        assert_eq!(take(&mut backlog, 1000), None);
+
+        backlog.add("busy");
+        take(&mut backlog, 1000);
+        backlog.add_until(at(1040), "busy");
+        let later = Next::In(Duration::from_secs(1));
+        backlog.finish(&"busy", later, at(1001));
+        assert_eq!(backlog.next_deadline(), Some(at(1040)));
+        backlog.add_until(at(1030), "busy");
+        assert_eq!(backlog.timers.len(), 1);
+        assert_eq!(take(&mut backlog, 1030), Some(("busy", 0)));
     }
 
     #[test]

@@ -30,7 +30,8 @@ pub enum Fault {
     Refuse(Refusal),
     /// The server commits, and the answer is lost.
     LoseAnswer,
-    /// The request hangs until [`Faults::release`]: a leader that lost its lease in mid-write.
+    /// The request reaches the server only after [`Faults::release`], and no other follows: what a leader had on the wire
+    /// when it lost its lease.
     Hold,
     /// Watches deliver nothing for a while: the cache is old.
     StallWatches(Duration),
@@ -183,6 +184,12 @@ impl Faults {
             .await;
     }
 
+    /// Whether watches deliver nothing at present, or a request still hangs.
+    pub fn is_waiting(&self) -> bool {
+        let gate = *self.shared.gate.borrow();
+        gate.stalled || (gate.held && !gate.released)
+    }
+
     /// Lets a held request go.
     pub fn release(&self) {
         self.shared.gate.send_modify(|gate| gate.released = true);
@@ -217,7 +224,8 @@ impl Faults {
         inner: &kube::Client,
         mut request: Request<Body>,
     ) -> Result<Response<UnsyncBoxBody<Bytes, BoxError>>, BoxError> {
-        if self.shared.gate.borrow().dead {
+        let Gate { dead, held, .. } = *self.shared.gate.borrow();
+        if dead || held {
             return std::future::pending().await;
         }
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());

@@ -101,7 +101,7 @@ impl Scenario {
     }
 
     /// A source appears and changes twice; the controller, struck by `faults`, keeps its copy. If it
-    /// dies or hangs, another takes over, and a hanging one wakes up beside it.
+    /// dies or hangs, another takes over, and what a hanging one had on the wire arrives then.
     async fn run(&self, faults: Faults) {
         self.maps()
             .delete_collection(&DeleteParams::default(), &ListParams::default())

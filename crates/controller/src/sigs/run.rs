@@ -21,6 +21,7 @@ use crate::{
     meta::Key,
     metrics::Metrics,
     queue::{Next, Pass, Queue},
+    rush::Rush,
     watch::Scope,
 };
 
@@ -62,6 +63,7 @@ pub async fn run(client: Client, clock: Clock, options: Options) {
     let (stores, queues) = (Stores::default(), Queues::new(&clock, metrics));
     let _counted = census::tell(metrics, &stores);
     let (stock, ledger) = (Stock::new(options.platform), Ledger::default());
+    let rush = Rush::default();
     let scope = Scope {
         client: client.clone(),
         namespace: options.namespace.map(Into::into),
@@ -82,10 +84,18 @@ pub async fn run(client: Client, clock: Clock, options: Options) {
         options.claim.at_a_time,
     );
     let claim_options = (metrics.clone(), options.claim, options.pool.clone());
-    let sandboxes = Sandboxes::new(&client, &clock, &stores, options.platform, options.sandbox);
+    let sandbox_options = (rush.clone(), options.sandbox);
+    let sandboxes = Sandboxes::new(&client, &clock, &stores, options.platform, sandbox_options);
     let templates = Templates::new(&client, &clock, &stores);
-    let pools = Pools::new(&client, &clock, &stores, &stock, options.pool);
-    let claims = Claims::new(&client, &clock, &stores, &stock, &ledger, claim_options);
+    let pools = Pools::new(
+        &client,
+        &clock,
+        &stores,
+        &stock,
+        (rush.clone(), options.pool),
+    );
+    let books = (&ledger, rush);
+    let claims = Claims::new(&client, &clock, &stores, &stock, books, claim_options);
     join4(
         drive(&queues.sandboxes, workers.0, sandboxes),
         drive(&queues.templates, workers.1, templates),

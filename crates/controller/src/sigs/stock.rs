@@ -4,7 +4,7 @@
 //! the stores.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap, HashSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -73,6 +73,7 @@ struct Shelf {
     /// By the target and the revision of members.
     judged: HashMap<(Revision, Revision), Difference>,
     meter: Meter,
+    is_settled: bool,
 }
 
 /// One of the members of a revision stands for all of them.
@@ -234,14 +235,28 @@ impl Stock {
         shelves.index.forget(member);
     }
 
-    pub fn is_promised(&self, member: &Uid) -> bool {
-        self.shelves().index.is_reserved(member)
+    /// The members that claims were promised and have not got yet.
+    pub fn promised(&self) -> HashSet<Uid> {
+        self.shelves().promises.values().cloned().collect()
     }
 
     pub fn record(&self, pool: &str, event: Event, at: Time) {
         let shelves = &mut *self.shelves();
         let shelf = shelves.pools.entry(Uid::from(pool)).or_default();
         shelf.meter.record(event, at);
+    }
+
+    /// Whether nothing is to be done about the pool but to count its members.
+    pub fn settle(&self, pool: &str, is_settled: bool) {
+        let shelves = &mut *self.shelves();
+        let shelf = shelves.pools.entry(Uid::from(pool)).or_default();
+        shelf.is_settled = is_settled;
+    }
+
+    pub fn is_settled(&self, pool: &str) -> bool {
+        let shelves = self.shelves();
+        let shelf = shelves.pools.get(&Uid::from(pool));
+        shelf.is_some_and(|shelf| shelf.is_settled)
     }
 
     pub fn demand(&self, pool: &str, now: Time) -> Demand {

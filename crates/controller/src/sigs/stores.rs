@@ -24,7 +24,7 @@ use crate::{
     meta::{Key, Meta},
     metrics::Metrics,
     queue::Queue,
-    store::{By, Change, Store},
+    store::{By, Change, Store, View},
     watch::{Scope, follow},
 };
 
@@ -75,7 +75,7 @@ impl Stores {
         let pools = self.pools.clone();
         self.sandboxes.tell(move |change| {
             stock.observe(change);
-            tell_of_sandbox(&to, change);
+            tell_of_sandbox(&to, &stock, change);
             tell_of_orphan(&to, &pools, change);
             if let Some(claim) = ledger.served_by(change) {
                 to.claims.add(claim);
@@ -87,9 +87,7 @@ impl Stores {
         let to = queues.clone();
         self.services.tell(move |change| {
             if !is_of(change.by, sandbox::CONTROLLER) {
-                change
-                    .views()
-                    .for_each(|service| add_owner(&to.sandboxes, &service.meta, SANDBOX));
+                owners(change, SANDBOX).for_each(|sandbox| to.sandboxes.add(sandbox));
             }
         });
         // nothing about a volume claim changes what a sandbox needs
@@ -131,10 +129,9 @@ impl Stores {
             if let (Some(gone), None) = (change.before, change.after) {
                 stock.release(&gone.meta.uid);
             }
-            if !is_of(change.by, claim::CONTROLLER) {
-                change
-                    .views()
-                    .for_each(|claim| to.claims.add(claim.meta.key.clone()));
+            let claim = change.views().last();
+            if let Some(claim) = claim.filter(|_| !is_of(change.by, claim::CONTROLLER)) {
+                to.claims.add(claim.meta.key.clone());
             }
         });
         watches.spawn(follow(scope.clone(), None, self.templates.clone()));
@@ -167,29 +164,48 @@ fn is_of(by: By, controller: &str) -> bool {
     matches!(by, By::Answer(manager) if manager == controller)
 }
 
-fn add_owner(queue: &Queue<Key>, meta: &Meta, (group, kind): Kind) {
-    if let Some(owner) = &meta.owner
-        && meta.is_controlled_by_a(group, kind)
-    {
-        queue.add(meta.key.beside(&owner.name));
+fn owner(meta: &Meta, (group, kind): Kind) -> Option<Key> {
+    let owner = meta.owner.as_ref()?;
+    let is_one = meta.is_controlled_by_a(group, kind);
+    is_one.then(|| meta.key.beside(&owner.name))
+}
+
+/// Whoever of this kind owned the object and whoever owns it.
+fn owners<V: View>(change: &Change<'_, V>, kind: Kind) -> impl Iterator<Item = Key> {
+    let owner = |view: Option<&Arc<V>>| view.and_then(|view| owner(view.meta(), kind));
+    let (before, after) = (owner(change.before), owner(change.after));
+    let after = after.filter(|after| before.as_ref() != Some(after));
+    before.into_iter().chain(after)
+}
+
+fn tell_of_sandbox(queues: &Queues, stock: &Stock, change: &Change<'_, Sandbox>) {
+    let by = change.by;
+    let Some(sandbox) = change.views().last() else {
+        return;
+    };
+    if !is_of(by, sandbox::CONTROLLER) {
+        queues.sandboxes.add(sandbox.meta.key.clone());
+    }
+    if !is_of(by, pool::CONTROLLER) {
+        let can_wait = is_only_to_be_counted(stock, change);
+        owners(change, POOL).for_each(|pool| match can_wait {
+            true => queues.pools.add_within(pool::BETWEEN_STATUSES, pool),
+            false => queues.pools.add(pool),
+        });
+    }
+    if !is_of(by, claim::CONTROLLER) && claim::concerns(change) {
+        owners(change, CLAIM).for_each(|claim| queues.claims.add(claim));
     }
 }
 
-fn tell_of_sandbox(queues: &Queues, change: &Change<'_, Sandbox>) {
-    let by = change.by;
-    for view in change.views() {
-        if !is_of(by, sandbox::CONTROLLER) {
-            queues.sandboxes.add(view.meta.key.clone());
-        }
-        if !is_of(by, pool::CONTROLLER) {
-            add_owner(&queues.pools, &view.meta, POOL);
-        }
-    }
-    if !is_of(by, claim::CONTROLLER) && claim::concerns(change) {
-        change
-            .views()
-            .for_each(|view| add_owner(&queues.claims, &view.meta, CLAIM));
-    }
+/// Claims that wait for a member are told by themselves.
+fn is_only_to_be_counted(stock: &Stock, change: &Change<'_, Sandbox>) -> bool {
+    let both = change.before.zip(change.after);
+    both.is_some_and(|(before, after)| {
+        let owner = after.meta.owner.as_ref();
+        owner.is_some_and(|owner| stock.is_settled(&owner.uid))
+            && pool::member::has_only_come_up(before, after)
+    })
 }
 
 /// A member that has lost its owner may find another of the same name.
@@ -217,23 +233,14 @@ fn tell_of_pod(queues: &Queues, sandboxes: &Store<Sandbox>, change: &Change<'_, 
         return;
     }
     if !is_of(change.by, sandbox::CONTROLLER) && !sandbox::can_wait(sandboxes, change) {
-        change
-            .views()
-            .for_each(|pod| add_owner(&queues.sandboxes, &pod.meta, SANDBOX));
+        owners(change, SANDBOX).for_each(|sandbox| queues.sandboxes.add(sandbox));
     }
     // a sandbox does not tell what its pool must know of its pod
     let trouble = |pod: Option<&Arc<Pod>>| pod.and_then(|pod| pod.failure());
     if trouble(change.before) != trouble(change.after) {
-        for pod in change.views() {
-            let owner = pod
-                .meta
-                .owner
-                .as_ref()
-                .map(|owner| pod.meta.key.beside(&owner.name));
-            if let Some(sandbox) = owner.and_then(|key| sandboxes.get(&key)) {
-                add_owner(&queues.pools, &sandbox.meta, POOL);
-            }
-        }
+        let sandboxes = owners(change, SANDBOX).filter_map(|key| sandboxes.get(&key));
+        let pools = sandboxes.filter_map(|sandbox| owner(&sandbox.meta, POOL));
+        pools.for_each(|pool| queues.pools.add(pool));
     }
 }
 

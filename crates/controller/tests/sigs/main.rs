@@ -8,10 +8,15 @@ mod scenarios;
 mod stage;
 mod writes;
 
+use std::time::Duration;
+
 use futures::future::join_all;
 use local::fault::{Fault, Faults, points};
 
 use stage::{Stage, Theatre};
+
+/// What goes on for a while: an old cache, and a write of a leader that arrives when another leads.
+const LASTING: [Fault; 2] = [Fault::StallWatches(Duration::from_millis(100)), Fault::Hold];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_scenario_ends_as_it_says() {
@@ -32,8 +37,9 @@ async fn no_single_fault_changes_the_end_of_any_scenario() {
     let stride = if is_sample { 23 } else { 1 };
     let theatre = Theatre::open().await;
     let all = scenarios::ALL.iter().enumerate();
+    let faults = [&Fault::SUDDEN[..], &LASTING].concat();
     let runs = all.map(async |(first, (name, scenario))| {
-        let report = points(&Fault::SUDDEN, first, stride, async |faults: Faults| {
+        let report = points(&faults, first, stride, async |faults: Faults| {
             let stage = Stage::new(&theatre, name, faults).await;
             stage.play(*scenario).await;
         })
@@ -45,13 +51,17 @@ async fn no_single_fault_changes_the_end_of_any_scenario() {
     let reports = join_all(runs).await;
     let points: usize = reports.iter().map(|(points, _)| points).sum();
     println!("{points} faults in {} scenarios", reports.len());
-    for fault in Fault::SUDDEN {
-        for method in ["GET", "POST", "PATCH", "DELETE"] {
-            let key = (fault, method.to_owned());
-            let has_struck = reports
-                .iter()
-                .any(|(_, report)| report.struck.contains_key(&key));
-            assert!(has_struck, "{fault:?} never struck a {method}");
-        }
+    let has_struck = |fault: Fault, method: &str| {
+        let mut reports = reports.iter();
+        reports.any(|(_, report)| report.struck.contains_key(&(fault, method.to_owned())))
+    };
+    for fault in faults {
+        let missed = ["GET", "POST", "PATCH", "DELETE"].map(|method| !has_struck(fault, method));
+        // a sample need not meet the rarest requests with every fault
+        let are_too_many = missed.iter().filter(|missed| **missed).count() > usize::from(is_sample);
+        assert!(
+            !are_too_many,
+            "{fault:?} never struck some kinds of request"
+        );
     }
 }

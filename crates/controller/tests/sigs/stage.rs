@@ -139,6 +139,12 @@ impl Stage {
     }
 
     fn start(&self, faults: &Faults) {
+        if let Some(old) = self.replace(faults) {
+            old.abort();
+        }
+    }
+
+    fn replace(&self, faults: &Faults) -> Option<JoinHandle<()>> {
         let options = Options {
             namespace: Some(self.namespace.clone()),
             pool: sigs::pool::Options {
@@ -158,9 +164,7 @@ impl Stage {
         let client = faults.client(self.client.clone());
         let clock = crate::moved::of(&self.clock);
         let task = tokio::spawn(sigs::run(client, clock, options));
-        if let Some(old) = self.controller.lock().unwrap().replace(task) {
-            old.abort();
-        }
+        self.controller.lock().unwrap().replace(task)
     }
 
     /// The controller ends, and another one takes its place.
@@ -168,12 +172,28 @@ impl Stage {
         self.start(&self.survivor);
     }
 
+    /// The controller is replaced. What one that hangs had on the wire arrives when the next has begun.
+    async fn succeed(&self) {
+        let old = self.replace(&self.survivor);
+        while self.survivor.points().len() < self.first_look() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        self.faults.release();
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        old.inspect(JoinHandle::abort);
+    }
+
+    /// How many requests it takes to see everything: each kind is listed and then watched.
+    fn first_look(&self) -> usize {
+        if self.extensions { 16 } else { 8 }
+    }
+
     /// Plays the scenario with a controller, and with another one after it if it dies.
     pub(crate) async fn play(&self, scenario: Scenario) {
         self.start(&self.faults);
         let succession = async {
             self.faults.stopped().await;
-            self.start(&self.survivor);
+            self.succeed().await;
             std::future::pending().await
         };
         let whole = async {
@@ -235,9 +255,7 @@ impl Stage {
         let is_dead = before
             .iter()
             .any(|point| matches!(point.struck, Some(Fault::DieBefore | Fault::DieAfter)));
-        // each kind is listed and then watched
-        let first_look = if self.extensions { 16 } else { 8 };
-        is_dead && after.len() < first_look
+        self.faults.is_waiting() || (is_dead && after.len() < self.first_look())
     }
 
     /// Lets the controller try again what has failed.

@@ -18,7 +18,7 @@ use controller::{
 };
 use kube::Client;
 use tokio::{
-    runtime::Runtime,
+    runtime::Builder,
     sync::{oneshot, watch},
     time::{sleep, timeout},
 };
@@ -40,7 +40,11 @@ const FAREWELL: Duration = Duration::from_millis(800);
 
 impl Args {
     pub(crate) fn run(self) -> Result<()> {
-        let runtime = Runtime::new().context("starting the threads of the controllers")?;
+        // an answer is mostly waited for, and a second thread would only have to be woken
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .context("starting the runtime of the controllers")?;
         let result = runtime.block_on(self.control());
         // what is under way is nobody's any more
         runtime.shutdown_background();

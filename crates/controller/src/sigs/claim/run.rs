@@ -25,6 +25,7 @@ use crate::{
     meta::{Key, Meta},
     metrics::{FirstReady, Metrics},
     queue::{Next, Pass},
+    rush::{Rush, Ticket},
     sigs::{
         names,
         pool::{self, member::time, settings::settings, view::Pool},
@@ -77,6 +78,7 @@ pub(crate) struct Claims {
     ledger: Ledger,
     writer: Writer,
     clock: Clock,
+    rush: Rush,
     metrics: Metrics,
     options: Arc<Options>,
     pool_options: Arc<pool::Options>,
@@ -88,7 +90,7 @@ impl Claims {
         clock: &Clock,
         stores: &Stores,
         stock: &Stock,
-        ledger: &Ledger,
+        (ledger, rush): (&Ledger, Rush),
         (metrics, options, pool_options): (Metrics, Options, pool::Options),
     ) -> Self {
         Self {
@@ -97,6 +99,7 @@ impl Claims {
             ledger: ledger.clone(),
             writer: Writer::new(client.clone(), CONTROLLER),
             clock: clock.clone(),
+            rush,
             metrics,
             options: Arc::new(options),
             pool_options: Arc::new(pool_options),
@@ -123,6 +126,9 @@ impl Claims {
     async fn tend(&self, pass: &Pass<Key>) -> Next {
         let mut seen = Seen::default();
         for _ in 0..MOST_ACTS {
+            if seen.is_nothing_old() {
+                pass.look();
+            }
             let Some(claim) = self.stores.claims.get(&pass.key) else {
                 return Next::Never;
             };
@@ -178,8 +184,18 @@ struct Seen {
     is_template_fresh: bool,
     offer: Option<Result<Offer, Refusal>>,
     trouble: Option<String>,
+    /// From the bind to the answer.
+    ticket: Option<Ticket>,
     /// The network policy could not be deleted, which nobody waits for.
     leaves_policy: bool,
+}
+
+impl Seen {
+    /// Whether all that the pass goes by is in the stores.
+    fn is_nothing_old(&self) -> bool {
+        let has_choice = matches!(self.offer, None | Some(Ok(Offer::Member(_))));
+        has_choice && self.sandboxes.is_empty() && self.trouble.is_none() && !self.leaves_policy
+    }
 }
 
 impl Claims {
@@ -221,6 +237,10 @@ impl Claims {
 
     async fn act(&self, claim: &Claim, act: &Act, seen: &mut Seen) -> Result<(), Failure> {
         let (writer, stores) = (&self.writer, &self.stores);
+        if let Act::PatchSandbox(..) | Act::PatchClaim(_) | Act::Tell(_) = act {
+            seen.ticket = None;
+            self.rush.over().await;
+        }
         match act {
             Act::DeletePolicy(meta) => {
                 let deleted = writer.delete(&stores.policies, meta).await;
@@ -242,7 +262,11 @@ impl Claims {
             Act::Choose(wish) => self.choose(claim, wish.clone(), seen),
             Act::Bind(sandbox, patch) => self.bind(claim, sandbox, patch.clone(), seen).await?,
             Act::Create(body) => self.create(claim, body.clone(), seen).await?,
-            Act::Status(patch) => drop(self.status(claim, patch).await?),
+            Act::Status(patch) => {
+                let written = self.status(claim, patch).await;
+                seen.ticket = None;
+                drop(written?);
+            }
             Act::Expire(patch) => {
                 if self.status(claim, patch).await?.is_some() {
                     self.tell(claim, &news_of_expiry("Claim Expired")).await;
@@ -371,6 +395,7 @@ impl Claims {
     ) -> Result<(), Failure> {
         let (store, meta) = (&self.stores.sandboxes, &sandbox.meta);
         seen.offer = None;
+        seen.ticket = Some(self.rush.enter());
         let bound = self
             .writer
             .patch(store, meta, Guard::Unchanged, patch)

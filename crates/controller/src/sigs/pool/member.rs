@@ -79,6 +79,18 @@ pub fn member(sandbox: &Sandbox, pod: Option<&Pod>) -> Member {
     }
 }
 
+/// Whether all that has happened to a member is that it is there now.
+pub fn has_only_come_up(before: &Sandbox, after: &Sandbox) -> bool {
+    let [was, is] = [before, after].map(|sandbox| member(sandbox, None));
+    let is_ready = |member: &Member| matches!(member.state, State::Ready { .. });
+    let is_idle = was.intent.is_none() && is.intent.is_none();
+    is_idle
+        && !is_ready(&was)
+        && is_ready(&is)
+        && before.meta.owner == after.meta.owner
+        && before.meta.generation == after.meta.generation
+}
+
 pub fn labels(sandbox: &Sandbox) -> Arc<Labels> {
     let labels = sandbox.meta.labels.iter();
     Arc::new(

@@ -24,8 +24,10 @@ pub(super) struct Memory {
     /// Creations of which nobody knows whether they were done, by the name of the member.
     pub(super) unsure: BTreeMap<String, Create>,
     pub(super) refill: Refill,
-    /// The status that was written last, and when. A server with older definitions keeps less of it than was written.
-    pub(super) told: Option<(SandboxWarmPoolStatus, Timestamp)>,
+    /// The status that was written last. A server with older definitions keeps less of it than was written.
+    pub(super) told: Option<SandboxWarmPoolStatus>,
+    /// Since when there has been something to tell.
+    pub(super) untold_since: Option<Timestamp>,
     /// The revision that is in the history, or that was not allowed into it.
     pub(super) recorded: Option<Revision>,
     /// Why there is no history.

@@ -24,8 +24,8 @@ const TELLER: Teller = Teller {
     api_version: names::EXTENSIONS_API_VERSION,
     kind: member::KIND,
 };
-/// While it churns, the status is written this often at most.
-const BETWEEN_STATUSES: Duration = Duration::from_secs(1);
+/// What nobody waits for is told when it has been so for this long: mostly, what a claim takes has been made up for by then.
+pub(crate) const BETWEEN_STATUSES: Duration = Duration::from_secs(1);
 /// A creation of which nobody knows whether it was done is asked for again after so long.
 const UNSURE: Duration = Duration::from_secs(1);
 
@@ -89,16 +89,22 @@ impl Pools {
         let now = self.clock.now();
         let new = status::current(pool, report, now);
         let Some(patch) = status::patch(&pool.status, &new) else {
+            memory.untold_since = None;
             return Told::All;
         };
-        if let Some((old, at)) = &memory.told {
-            // a server with older definitions does not keep everything
-            if status::patch(old, &new).is_none() && keeps_counts(&pool.status, &new) {
-                return Told::All;
-            }
-            let next = after(*at, BETWEEN_STATUSES);
-            if now < next && !status::is_urgent(old, &new) {
-                return Told::Later(time(next).since(time(now)).max(Duration::from_millis(1)));
+        let old = memory.told.as_ref();
+        // a server with older definitions does not keep everything
+        if old.is_some_and(|old| status::patch(old, &new).is_none())
+            && keeps_counts(&pool.status, &new)
+        {
+            memory.untold_since = None;
+            return Told::All;
+        }
+        if !status::is_urgent(old.unwrap_or(&pool.status), &new) {
+            let since = *memory.untold_since.get_or_insert(now);
+            let due = after(since, BETWEEN_STATUSES);
+            if now < due {
+                return Told::Later(time(due).since(time(now)).max(Duration::from_millis(1)));
             }
         }
         match self
@@ -107,7 +113,8 @@ impl Pools {
             .await
         {
             Ok(_) => {
-                memory.told = Some((new, now));
+                memory.told = Some(new);
+                memory.untold_since = None;
                 Told::Now
             }
             Err(_) => Told::Not,

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use engine::{
-    member::{Difference, Member, Time},
+    member::{Difference, Member, State, Time},
     revision::name_hash,
     rollout::{Create, Plan, Snapshot, plan},
 };
@@ -22,6 +22,7 @@ use crate::{
     clock::Clock,
     meta::Key,
     queue::{Next, Pass},
+    rush::Rush,
     sigs::{
         names, run::Controller, sandbox::view::Sandbox, stock::Stock, stores::Stores,
         template::view::Template,
@@ -74,6 +75,7 @@ pub(crate) struct Pools {
     pub(super) clock: Clock,
     pub(super) options: Arc<Options>,
     memories: Memories,
+    rush: Rush,
 }
 
 impl Controller for Pools {
@@ -84,7 +86,8 @@ impl Controller for Pools {
         };
         let uid = pool.meta.uid.clone();
         let mut memory = self.memories.take(&uid);
-        let next = self.tend(&pass.key, &mut memory).await;
+        self.rush.over().await;
+        let next = self.tend(&pass, &mut memory).await;
         self.memories.put(&uid, memory);
         next
     }
@@ -99,6 +102,13 @@ pub(super) struct Round {
     pub(super) invalid: Option<Invalid>,
     /// When more may be created.
     pub(super) refill: Option<Time>,
+}
+
+impl Round {
+    fn is_settled(&self) -> bool {
+        let status = &self.plan.status;
+        status.current_revision == status.update_revision && status.failed + status.updating == 0
+    }
 }
 
 /// What did not work.
@@ -135,7 +145,7 @@ impl Pools {
         clock: &Clock,
         stores: &Stores,
         stock: &Stock,
-        options: Options,
+        (rush, options): (Rush, Options),
     ) -> Self {
         Self {
             stores: stores.clone(),
@@ -144,6 +154,7 @@ impl Pools {
             clock: clock.clone(),
             options: options.into(),
             memories: Memories::default(),
+            rush,
         }
     }
 
@@ -158,19 +169,20 @@ impl Pools {
     }
 
     /// Plans and acts until there is nothing left to do.
-    async fn tend(&self, key: &Key, memory: &mut Memory) -> Next {
+    async fn tend(&self, pass: &Pass<Key>, memory: &mut Memory) -> Next {
         for _ in 0..MOST_ROUNDS {
+            pass.look();
             let pool = self
                 .stores
                 .pools
-                .get(key)
+                .get(&pass.key)
                 .filter(|pool| !pool.meta.is_deleting);
             let Some(pool) = pool else {
                 return Next::Never;
             };
             let members = self.members(&pool);
             let next = match self.stores.templates.get(&pool.template()) {
-                Some(template) => self.round(pool, template, &members, memory).await,
+                Some(template) => self.round(pool, template, members, memory).await,
                 None => self.report_no_template(&pool, &members, memory).await,
             };
             if let Some(next) = next {
@@ -185,13 +197,20 @@ impl Pools {
         &self,
         pool: Arc<Pool>,
         template: Arc<Template>,
-        members: &[Arc<Sandbox>],
+        mut members: Vec<Arc<Sandbox>>,
         memory: &mut Memory,
     ) -> Option<Next> {
         let mut chores = Troubles::default();
-        self.do_chores(&pool, &template, members, &mut chores).await;
-        let round = self.look(pool, template, memory);
+        let is_changed = self
+            .do_chores(&pool, &template, &members, &mut chores)
+            .await;
+        if is_changed {
+            members = self.members(&pool);
+        }
+        let round = self.look(pool, template, members, memory);
         let is_done = round.plan.actions.is_empty() && memory.unsure.is_empty();
+        let is_settled = is_done && round.is_settled();
+        self.stock.settle(&round.pool.meta.uid, is_settled);
         let mut troubles = Troubles::default();
         // one member that cannot be put right keeps nobody from being made
         if !is_done && !chores.is_passing {
@@ -211,19 +230,21 @@ impl Pools {
         members
     }
 
-    /// Takes in or removes members that nobody owns, and labels those that somebody else made.
+    /// Takes in or removes members that nobody owns, and labels those that somebody else made. Whether there were any.
     async fn do_chores(
         &self,
         pool: &Pool,
         template: &Template,
         members: &[Arc<Sandbox>],
         troubles: &mut Troubles,
-    ) {
+    ) -> bool {
+        let mut were_any = false;
         let Key { namespace, name } = &pool.meta.key;
         for key in self.stock.orphans(namespace, &name_hash(name)) {
             let Some(orphan) = self.stores.sandboxes.get(&key) else {
                 continue;
             };
+            were_any = true;
             let is_fresh = match self.stock.content_differs(&orphan, template) {
                 Difference::Same | Difference::Metadata => true,
                 Difference::Reference
@@ -245,15 +266,22 @@ impl Pools {
             !member.meta.is_deleting && member.meta.labels.get(names::LAUNCH_TYPE).is_none()
         });
         for member in unlabelled {
+            were_any = true;
             let label = json!({names::LAUNCH_TYPE: names::WARM});
             let patch = json!({"metadata": {"labels": label}});
             let done = self.change(member, patch).await;
             done.unwrap_or_else(|failure| troubles.note(&failure));
         }
+        were_any
     }
 
-    fn look(&self, pool: Arc<Pool>, template: Arc<Template>, memory: &mut Memory) -> Round {
-        let members = self.members(&pool);
+    fn look(
+        &self,
+        pool: Arc<Pool>,
+        template: Arc<Template>,
+        members: Vec<Arc<Sandbox>>,
+        memory: &mut Memory,
+    ) -> Round {
         memory.unsure.retain(|name, _| {
             let known = self.stores.sandboxes.get(&pool.meta.key.beside(name));
             known.is_none()
@@ -262,10 +290,13 @@ impl Pools {
         let described = self.stock.describe(&pool, &template);
         let (mut settings, invalid) = settings(&pool, &self.options);
         let wants_labels = settings.looks_at_labels();
-        let seen: Vec<Member> = members
-            .iter()
-            .map(|member| self.see(member, wants_labels))
-            .collect();
+        let promised = self.stock.promised();
+        let seen = members.iter().map(|sandbox| {
+            let mut member = self.see(sandbox, wants_labels);
+            member.reserved = promised.contains(&member.uid);
+            member
+        });
+        let seen: Vec<Member> = seen.collect();
         let replicas = replicas(&pool);
         let active = members
             .iter()
@@ -306,9 +337,12 @@ impl Pools {
     }
 
     fn see(&self, sandbox: &Arc<Sandbox>, wants_labels: bool) -> Member {
-        let pods = self.stores.pods.owned_by(&sandbox.meta.uid);
-        let mut member = member::member(sandbox, pods.first().map(AsRef::as_ref));
-        member.reserved = self.stock.is_promised(&member.uid);
+        let mut member = member::member(sandbox, None);
+        // only then there is more to know
+        if member.state == State::Pending {
+            let pods = self.stores.pods.owned_by(&sandbox.meta.uid);
+            member = member::member(sandbox, pods.first().map(AsRef::as_ref));
+        }
         member.labels = wants_labels.then(|| member::labels(sandbox));
         member
     }

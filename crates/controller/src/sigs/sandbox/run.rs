@@ -20,7 +20,8 @@ use crate::{
     events::Teller,
     meta::{Key, Meta},
     queue::{Next, Pass},
-    sigs::{names, run::Controller, stores::Stores},
+    rush::Rush,
+    sigs::{names, pool::member::KIND, run::Controller, stores::Stores},
     store::{Store, View},
     write::{Failure, Writer},
 };
@@ -60,6 +61,7 @@ pub(crate) struct Sandboxes {
     clock: Clock,
     domain: Arc<str>,
     platform: Platform,
+    rush: Rush,
     refusals: Arc<Mutex<HashMap<Key, Refusal>>>,
 }
 
@@ -74,16 +76,28 @@ impl Controller for Sandboxes {
     /// One look at a sandbox: act until there is nothing left to do.
     async fn pass(&self, pass: Pass<Key>) -> Next {
         let mut seen = Seen::default();
+        let mut read: Option<(Arc<str>, Blueprint)> = None;
         for _ in 0..MOST_ACTS {
+            if seen.is_nothing_old() {
+                pass.look();
+            }
             let Some(sandbox) = self.stores.sandboxes.get(&pass.key) else {
                 self.refusals().remove(&pass.key);
                 return Next::Never;
             };
+            read = read.filter(|(text, _)| Arc::ptr_eq(text, &sandbox.blueprint));
             // the API server has checked it against the schema
-            let Ok(blueprint) = sandbox.blueprint() else {
-                return Next::Never;
+            let blueprint = match &read {
+                Some((_, blueprint)) => blueprint,
+                None => match sandbox.blueprint() {
+                    Ok(blueprint) => {
+                        let text = Arc::clone(&sandbox.blueprint);
+                        &read.insert((text, blueprint)).1
+                    }
+                    Err(_) => return Next::Never,
+                },
             };
-            let act = match decide(&self.world(&sandbox, &blueprint, &seen)) {
+            let act = match decide(&self.world(&sandbox, blueprint, &seen)) {
                 Step::Rest(next) => return next,
                 Step::Act(act) => act,
             };
@@ -105,7 +119,7 @@ impl Sandboxes {
         clock: &Clock,
         stores: &Stores,
         platform: Platform,
-        options: Options,
+        (rush, options): (Rush, Options),
     ) -> Self {
         Self {
             stores: stores.clone(),
@@ -113,6 +127,7 @@ impl Sandboxes {
             clock: clock.clone(),
             domain: options.cluster_domain.into(),
             platform,
+            rush,
             refusals: Arc::default(),
         }
     }
@@ -189,6 +204,9 @@ impl Sandboxes {
 
     async fn act(&self, sandbox: &Sandbox, act: &Act, seen: &mut Seen) -> Result<(), Failure> {
         let writer = &self.writer;
+        if !is_awaited(sandbox, act) {
+            self.rush.over().await;
+        }
         match act {
             Act::ReadPod(name) => self.read_pod(sandbox, name, seen).await,
             Act::ReadService => self.read_service(sandbox, seen).await,
@@ -333,6 +351,12 @@ impl Sandboxes {
     }
 }
 
+/// Nobody waits for a member of a pool, nor for what is written on a pod that runs.
+fn is_awaited(sandbox: &Sandbox, act: &Act) -> bool {
+    let is_member = sandbox.meta.is_controlled_by_a(names::EXTENSIONS, KIND);
+    !is_member && !matches!(act, Act::Patch(Part::Pod, ..))
+}
+
 fn look<T>(found: Option<Arc<T>>) -> Look<T> {
     found.map_or(Look::Missing, Look::Found)
 }
@@ -364,6 +388,13 @@ struct Seen {
 }
 
 impl Seen {
+    /// Whether all that the pass goes by is in the stores.
+    fn is_nothing_old(&self) -> bool {
+        let is_unread =
+            matches!(self.whole, Look::Unknown) && matches!(self.service, Look::Unknown);
+        is_unread && self.pods.is_empty() && self.volumes.is_empty() && self.trouble.is_empty()
+    }
+
     fn pod(&self, store: &Store<Pod>, sandbox: &Sandbox, name: &str) -> Look<Pod> {
         shown(store, &sandbox.meta.key.beside(name))
             .or_else(|| self.pods.get(name).cloned())

@@ -68,6 +68,9 @@ impl Controller for Templates {
         let policy_key = pass.key.beside(&policy::name(&pass.key.name));
         let mut in_the_way = None;
         for _ in 0..MOST_ACTS {
+            if in_the_way.is_none() {
+                pass.look();
+            }
             let Some(template) = self.stores.templates.get(&pass.key) else {
                 self.told().remove(&pass.key);
                 return Next::Never;
