@@ -233,7 +233,7 @@ impl Stage {
     }
 
     /// Waits until there have been no writes for a while; says how many there were.
-    async fn settle(&self) -> usize {
+    pub(crate) async fn settle(&self) -> usize {
         let start = Instant::now();
         let mut writes = self.writes();
         let mut calm = 0;
@@ -288,7 +288,7 @@ impl Stage {
         }
     }
 
-    fn story(&self, what: &str) -> String {
+    pub(crate) fn story(&self, what: &str) -> String {
         let points = [&self.faults, &self.survivor].map(|faults| {
             let points = faults.points().into_iter();
             points

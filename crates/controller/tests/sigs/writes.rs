@@ -1,12 +1,12 @@
-//! What a member of a pool costs.
+//! What a member of a pool costs, and a claim.
 
-use api::sigs::v1beta1::{Sandbox, SandboxWarmPool};
+use api::sigs::v1beta1::{Sandbox, SandboxClaim, SandboxTemplate, SandboxWarmPool};
 use futures::FutureExt as _;
 use kube::ResourceExt as _;
 use local::fault::Faults;
 use serde_json::{Value, json};
 
-use crate::stage::{Stage, Theatre, condition, sandbox};
+use crate::stage::{self, Stage, Theatre, condition, sandbox, template};
 
 fn owner(pool: &SandboxWarmPool) -> Value {
     json!({
@@ -89,6 +89,51 @@ async fn told_after_a_while(stage: &Stage) {
     stage.is_quiet().await;
     // the time may come before the controller has heard that the pod runs, and then it has two things to tell
     assert!(matches!(stage.writes(), 2 | 3), "{}", stage.writes());
+}
+
+async fn from_stock_to_stock(stage: &Stage) {
+    stage
+        .create::<SandboxTemplate>(template("one", "app:1", json!({})))
+        .await;
+    stage
+        .create::<SandboxWarmPool>(stage::pool(2, json!({})))
+        .await;
+    let in_stock = async || {
+        let sandboxes = stage.list::<Sandbox>().await;
+        let is_claimed = |one: &&Sandbox| one.labels().contains_key("agents.x-k8s.io/claim-uid");
+        let claimed = sandboxes.iter().filter(is_claimed).count();
+        let ready = sandboxes.iter().filter(|one| says(one, "True")).count();
+        (ready, claimed)
+    };
+    stage
+        .until_at_once("in stock", in_stock, |found| *found == (2, 0))
+        .await;
+    let before = stage.settle().await;
+    let claim = json!({
+        "apiVersion": "extensions.agents.x-k8s.io/v1beta1", "kind": "SandboxClaim",
+        "metadata": {"name": "claim"}, "spec": {"warmPoolRef": {"name": "pool"}},
+    });
+    stage.create::<SandboxClaim>(claim).await;
+    stage
+        .until_at_once("refilled", in_stock, |found| *found == (3, 1))
+        .await;
+    let after = stage.settle().await;
+    // bind, status and stamps of the claim, labels of the pod, event; sandbox, pod, status of the refill; and of the pool none
+    assert_eq!(
+        stage.writes() - before,
+        8,
+        "{}",
+        stage.story("too many writes")
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_and_its_refill_cost_eight_writes() {
+    let theatre = Theatre::open().await;
+    let stage = Stage::new(&theatre, "claimed", Faults::none()).await;
+    stage
+        .play(|stage| from_stock_to_stock(stage).boxed_local())
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
