@@ -2,11 +2,14 @@
 
 use std::{cmp::Ordering, collections::BTreeMap, fmt, sync::Arc};
 
+use engine::revision::name_hash;
 use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
     jiff::Timestamp,
 };
 use serde_json::{Value, json};
+
+use crate::store::Texts;
 
 /// Namespace and name. Clones share their text.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -58,10 +61,10 @@ pub struct Meta {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner {
-    pub api_version: Box<str>,
-    pub kind: Box<str>,
-    pub name: Box<str>,
-    pub uid: Box<str>,
+    pub api_version: Arc<str>,
+    pub kind: Arc<str>,
+    pub name: Arc<str>,
+    pub uid: Arc<str>,
 }
 
 impl Owner {
@@ -116,6 +119,29 @@ pub(crate) fn version(text: Option<&str>) -> u64 {
 }
 
 impl Meta {
+    /// Keeps once what many objects of a kind have in common, and what one has twice.
+    pub fn share(&mut self, texts: &mut Texts) {
+        let Key { namespace, name } = &mut self.key;
+        *namespace = texts.keep(namespace);
+        let hash = name_hash(name);
+        let is_its_own = |text: &str| text.contains(&**name) || text.contains(&*hash);
+        for Pairs(text) in [&mut self.labels, &mut self.annotations] {
+            if !is_its_own(text) {
+                *text = texts.keep(text);
+            }
+        }
+        if let Some(owner) = &mut self.owner {
+            owner.api_version = texts.keep(&owner.api_version);
+            owner.kind = texts.keep(&owner.kind);
+            if owner.name == *name {
+                owner.name = Arc::clone(name);
+            } else {
+                owner.name = texts.keep(&owner.name);
+                owner.uid = texts.keep(&owner.uid);
+            }
+        }
+    }
+
     /// Whether an object of this group and kind is its controller, of whatever version.
     pub fn is_controlled_by_a(&self, group: &str, kind: &str) -> bool {
         let owner = self.owner.as_deref();
@@ -141,7 +167,7 @@ impl Meta {
 
 /// A sorted map of strings in one piece of memory: a cache of ten thousand objects holds twenty thousand of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Pairs(Box<str>);
+pub struct Pairs(Arc<str>);
 
 /// Keys cannot contain it; values are cut at it, and an API server would refuse such a label.
 const END: char = '\0';

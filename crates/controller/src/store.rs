@@ -227,7 +227,7 @@ type Step<V> = (Option<Arc<V>>, Option<Arc<V>>);
 struct State<V> {
     views: HashMap<Key, Arc<V>>,
     /// By the uid of their controller.
-    owned: HashMap<Box<str>, BTreeSet<Key>>,
+    owned: HashMap<Arc<str>, BTreeSet<Key>>,
     /// What a list in progress has brought.
     listing: HashMap<Key, Arc<V>>,
     /// The watch has told everything up to this version.
@@ -253,7 +253,7 @@ impl<V: View> State<V> {
         }
         let old = self.remove(&key);
         if let Some(owner) = &view.meta().owner {
-            let owned = self.owned.entry(owner.uid.clone()).or_default();
+            let owned = self.owned.entry(Arc::clone(&owner.uid)).or_default();
             owned.insert(key.clone());
         }
         self.views.insert(key, Arc::clone(&view));
@@ -315,6 +315,14 @@ impl Texts {
         let text: Arc<str> = text.into();
         self.known.insert(Arc::clone(&text));
         text
+    }
+
+    /// The same for what is a text of its own already.
+    pub fn keep(&mut self, text: &Arc<str>) -> Arc<str> {
+        match self.known.get(text) {
+            Some(known) => Arc::clone(known),
+            None => self.share(text.to_string()),
+        }
     }
 }
 

@@ -14,6 +14,9 @@ use crate::{
     store::{Store, View},
 };
 
+/// So many objects are read at a time: while they are, they take ten times the room of what is kept of them.
+const PAGE: u32 = 250;
+
 /// Where a controller looks.
 #[derive(Clone)]
 pub(crate) struct Scope {
@@ -29,7 +32,7 @@ pub(crate) async fn follow<V: View>(scope: Scope, label: Option<&str>, store: St
         Some(namespace) => Api::namespaced(scope.client.clone(), namespace),
         None => Api::all(scope.client.clone()),
     };
-    let config = watcher::Config::default();
+    let config = watcher::Config::default().page_size(PAGE);
     let config = match label {
         Some(label) => config.labels(label),
         None => config,

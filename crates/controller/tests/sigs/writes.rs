@@ -119,12 +119,7 @@ async fn from_stock_to_stock(stage: &Stage) {
         .await;
     let after = stage.settle().await;
     // bind, status and stamps of the claim, labels of the pod, event; sandbox, pod, status of the refill; and of the pool none
-    assert_eq!(
-        stage.writes() - before,
-        8,
-        "{}",
-        stage.story("too many writes")
-    );
+    assert_eq!(after - before, 8, "{}", stage.story("too many writes"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -33,10 +33,11 @@ impl Claim {
 impl View for Claim {
     type Object = SandboxClaim;
 
-    fn of(object: SandboxClaim, _: &mut Texts) -> Self {
+    fn of(object: SandboxClaim, texts: &mut Texts) -> Self {
         let mut meta = Meta::from(object.metadata);
         // others can be as large as the object itself, and no controller reads them
         meta.annotations = meta.annotations.without(|key| !names::is_ours(key));
+        meta.share(texts);
         Self {
             meta,
             spec: object.spec,

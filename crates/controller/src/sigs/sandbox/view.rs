@@ -33,19 +33,27 @@ impl View for Sandbox {
         let mut meta = Meta::from(object.metadata);
         // others can be as large as the object itself, and no controller reads them
         meta.annotations = meta.annotations.without(|key| !names::is_ours(key));
+        meta.share(texts);
         let blueprint = serde_json::to_string(&object.spec.blueprint).unwrap_or_default();
         Self {
             meta,
             blueprint: texts.share(blueprint),
             is_suspended: object.spec.operating_mode == Some(OperatingMode::Suspended),
             lifetime: object.spec.lifetime,
-            status: object.status.unwrap_or_default(),
+            status: tight(object.status.unwrap_or_default()),
         }
     }
 
     fn meta(&self) -> &Meta {
         &self.meta
     }
+}
+
+/// Without the room for more that reading leaves in lists.
+fn tight(mut status: SandboxStatus) -> SandboxStatus {
+    status.conditions.iter_mut().for_each(Vec::shrink_to_fit);
+    status.pod_ips.iter_mut().for_each(Vec::shrink_to_fit);
+    status
 }
 
 impl Sandbox {
@@ -132,12 +140,13 @@ impl Pod {
 impl View for Pod {
     type Object = v1::Pod;
 
-    fn of(object: v1::Pod, _: &mut Texts) -> Self {
+    fn of(object: v1::Pod, texts: &mut Texts) -> Self {
         let update = Update::of(&object);
         let mut meta = Meta::from(object.metadata);
         if update.is_some() {
             meta.annotations = meta.annotations.without(|key| key == names::POD_UPDATE);
         }
+        meta.share(texts);
         let status = object.status.unwrap_or_default();
         let conditions = status.conditions.unwrap_or_default();
         let find = |kind: &str| conditions.iter().find(|condition| condition.type_ == kind);
