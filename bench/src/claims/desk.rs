@@ -11,8 +11,8 @@ use bench::times::Times;
 use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, JoinSet};
 
+use crate::arrivals::{Arrivals, Pace};
 use crate::objects::{self, CLAIMS, Claim};
-use crate::poisson::Arrivals;
 use crate::watch::{Change, follow};
 
 /// Who has not been answered by then is lost.
@@ -233,7 +233,7 @@ impl Desk {
     }
 
     /// Claims arrive whether others have been answered or not, until it is stopped.
-    pub(crate) fn open_loop(self: &Arc<Self>, pool: &str, rate: f64, seed: u64) -> OpenLoop {
+    pub(crate) fn open_loop(self: &Arc<Self>, pool: &str, rate: f64, pace: Pace) -> OpenLoop {
         let outcomes: Arc<Mutex<Vec<Outcome>>> = Arc::default();
         let stop = Arc::new(AtomicBool::new(false));
         let (desk, pool) = (Arc::clone(self), pool.to_owned());
@@ -241,7 +241,7 @@ impl Desk {
         let task = tokio::spawn(async move {
             let mut tasks = JoinSet::new();
             let mut due = tokio::time::Instant::now();
-            for gap in Arrivals::new(rate, seed) {
+            for gap in Arrivals::new(rate, pace) {
                 due += gap;
                 tokio::time::sleep_until(due).await;
                 if stopped.load(Ordering::Relaxed) {

@@ -2,13 +2,13 @@
 //! with nodes whose pods only pretend to run:
 //! `target/release/bench-claims --controller-cmd 'target/release/sandbar controller --extensions --leader-elect=false'`.
 
+mod arrivals;
 mod controller;
 mod cost;
 mod desk;
 mod metrics;
 mod objects;
 mod per_claim;
-mod poisson;
 mod report;
 mod rollout;
 mod scale;

@@ -9,6 +9,7 @@ use bench::times::{Times, millis, progress};
 use serde_json::json;
 
 use crate::What;
+use crate::arrivals::Pace;
 use crate::cost::{Cost, Idle};
 use crate::desk::{Desk, Outcome, lock, lost, span, waits, waits_after_creation};
 use crate::report::{Column, Figure, Target, Unit};
@@ -17,7 +18,6 @@ use crate::sizes::Claims;
 use crate::targets::Targets;
 
 const POOL: &str = "claims";
-const SEED: u64 = 1;
 const SAY: Duration = Duration::from_secs(2);
 
 pub(crate) const LOADS: [What; 3] = [What::OneAtATime, What::Parallel, What::Poisson];
@@ -92,7 +92,7 @@ async fn serve(desk: &Arc<Desk>, load: What, sizes: &Claims) -> Result<Vec<Outco
                 .await
         }
         _ => {
-            let arriving = desk.open_loop(POOL, sizes.rate, SEED);
+            let arriving = desk.open_loop(POOL, sizes.rate, Pace::Random);
             tokio::time::sleep(sizes.steady).await;
             arriving.stop().await
         }

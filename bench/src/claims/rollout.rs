@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use bench::times::{millis, progress};
 
+use crate::arrivals::Pace;
 use crate::desk::{OpenLoop, Outcome, lock, lost, waits};
 use crate::objects::Content;
 use crate::report::{Column, Figure, Target, Unit};
 use crate::session::Session;
 use crate::stock::Extremes;
 
-const SEED: u64 = 2;
 /// λ·τ/R: the share of the pool that the load alone has out of stock.
 const RATIOS: [f64; 4] = [0.05, 0.2, 0.3, 0.6];
 const LOOK: Duration = Duration::from_millis(20);
@@ -53,6 +53,7 @@ struct Plan {
     replicas: usize,
     /// Claims a second.
     rate: f64,
+    pace: Pace,
     edit: Edit,
 }
 
@@ -91,6 +92,7 @@ pub(crate) async fn edit(session: &mut Session, column: &mut Column) -> Result<(
         pool: "edited".to_owned(),
         replicas: sizes.edited_pool,
         rate: sizes.edited_rate,
+        pace: Pace::Even,
         edit: Edit::Env,
     };
     let found = roll(session, &plan).await?;
@@ -152,6 +154,7 @@ pub(crate) async fn rotations(
             pool: format!("rotated-{index}"),
             replicas: sizes.rotated_pool,
             rate: ratio * sizes.rotated_pool as f64 / sizes.start.as_secs_f64(),
+            pace: Pace::Random,
             edit,
         };
         progress(&format!("{} at λ·τ/R {ratio}", edit.title()));
@@ -196,7 +199,7 @@ async fn roll(session: &mut Session, plan: &Plan) -> Result<Findings> {
         .fill_pool(&plan.pool, plan.replicas, sizes.start)
         .await?;
     let desk = session.desk.clone();
-    let mut load = desk.open_loop(&plan.pool, plan.rate, SEED);
+    let mut load = desk.open_loop(&plan.pool, plan.rate, plan.pace);
     let begun = Instant::now();
     progress(&format!("{:.1} claims/s", plan.rate));
     while begun.elapsed() < sizes.before || load.answered() < sizes.claims_before {
