@@ -56,6 +56,11 @@ impl From<kube::Error> for Failure {
 }
 
 impl Failure {
+    /// Whether the same request may be done another time.
+    pub fn may_pass(&self) -> bool {
+        !matches!(self, Self::Refused(_))
+    }
+
     fn answered(status: Status) -> Self {
         let is_another = is_another(&status);
         let message = status.message;

@@ -118,6 +118,10 @@ impl Stores {
             {
                 to.templates.add(key);
             }
+            // older controllers made one for each claim
+            if !is_of(change.by, claim::CONTROLLER) {
+                owners(change, CLAIM).for_each(|claim| to.claims.add(claim));
+            }
         });
         let (to, claims) = (queues.clone(), self.claims.clone());
         self.pools

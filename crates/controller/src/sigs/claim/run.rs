@@ -137,6 +137,7 @@ impl Claims {
             }
             let world = self.world(&claim, &seen);
             let act = match decide(&world) {
+                Step::Rest(Next::Never) if seen.is_unfinished => return Next::Retry,
                 Step::Rest(next) => return self.rest(&claim, next),
                 Step::Act(act) => act,
             };
@@ -188,6 +189,8 @@ struct Seen {
     ticket: Option<Ticket>,
     /// The network policy could not be deleted, which nobody waits for.
     leaves_policy: bool,
+    /// Something that nobody waits for is to be tried again.
+    is_unfinished: bool,
 }
 
 impl Seen {
@@ -245,6 +248,7 @@ impl Claims {
             Act::DeletePolicy(meta) => {
                 let deleted = writer.delete(&stores.policies, meta).await;
                 seen.leaves_policy = deleted.is_err();
+                seen.is_unfinished = deleted.is_err_and(|failure| failure.may_pass());
             }
             Act::ReadPool => {
                 let pool = writer.refresh(&stores.pools, &claim.pool(), None).await?;

@@ -510,9 +510,6 @@ pub(crate) async fn what_older_controllers_left_on_a_claim_is_put_right(stage: &
         claimed.annotations()["agents.x-k8s.io/sandbox-name"],
         "pool-1"
     );
-    // nobody waits for the policy to go
-    let patch = json!({"metadata": {"labels": {"again": "yes"}}});
-    stage.patch::<SandboxClaim>("claim", patch).await;
     let left = async || stage.list::<NetworkPolicy>().await.len();
     stage.until("no policy", left, |left| *left == 0).await;
 }
