@@ -122,22 +122,22 @@ impl Meta {
     /// Keeps once what many objects of a kind have in common, and what one has twice.
     pub fn share(&mut self, texts: &mut Texts) {
         let Key { namespace, name } = &mut self.key;
-        *namespace = texts.keep(namespace);
+        *namespace = texts.share(Arc::clone(namespace));
         let hash = name_hash(name);
         let is_its_own = |text: &str| text.contains(&**name) || text.contains(&*hash);
         for Pairs(text) in [&mut self.labels, &mut self.annotations] {
             if !is_its_own(text) {
-                *text = texts.keep(text);
+                *text = texts.share(Arc::clone(text));
             }
         }
         if let Some(owner) = &mut self.owner {
-            owner.api_version = texts.keep(&owner.api_version);
-            owner.kind = texts.keep(&owner.kind);
+            owner.api_version = texts.share(Arc::clone(&owner.api_version));
+            owner.kind = texts.share(Arc::clone(&owner.kind));
             if owner.name == *name {
                 owner.name = Arc::clone(name);
             } else {
-                owner.name = texts.keep(&owner.name);
-                owner.uid = texts.keep(&owner.uid);
+                owner.name = texts.share(Arc::clone(&owner.name));
+                owner.uid = texts.share(Arc::clone(&owner.uid));
             }
         }
     }

@@ -304,8 +304,8 @@ pub struct Texts {
 impl Texts {
     const LEAST: usize = 64;
 
-    pub fn share(&mut self, text: String) -> Arc<str> {
-        if let Some(known) = self.known.get(text.as_str()) {
+    pub fn share(&mut self, text: impl AsRef<str> + Into<Arc<str>>) -> Arc<str> {
+        if let Some(known) = self.known.get(text.as_ref()) {
             return Arc::clone(known);
         }
         if self.known.len() >= self.limit {
@@ -315,14 +315,6 @@ impl Texts {
         let text: Arc<str> = text.into();
         self.known.insert(Arc::clone(&text));
         text
-    }
-
-    /// The same for what is a text of its own already.
-    pub fn keep(&mut self, text: &Arc<str>) -> Arc<str> {
-        match self.known.get(text) {
-            Some(known) => Arc::clone(known),
-            None => self.share(text.to_string()),
-        }
     }
 }
 

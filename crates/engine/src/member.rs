@@ -105,6 +105,12 @@ pub enum State {
     Terminating,
 }
 
+impl State {
+    pub fn is_ready(self) -> bool {
+        matches!(self, Self::Ready { .. })
+    }
+}
+
 /// Why a member does not become Ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Failure {

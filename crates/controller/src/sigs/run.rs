@@ -23,6 +23,7 @@ use crate::{
     queue::{Next, Pass, Queue},
     rush::Rush,
     watch::Scope,
+    write::Writer,
 };
 
 #[derive(Clone, Debug)]
@@ -57,22 +58,48 @@ impl Default for Options {
     }
 }
 
+/// What the controllers have in common.
+pub(crate) struct Common {
+    client: Client,
+    pub(super) clock: Clock,
+    pub(super) stores: Stores,
+    pub(super) stock: Stock,
+    pub(super) ledger: Ledger,
+    pub(super) rush: Rush,
+    pub(super) metrics: Metrics,
+}
+
+impl Common {
+    /// Who writes under this name.
+    pub(super) fn writer(&self, manager: &'static str) -> Writer {
+        Writer::new(self.client.clone(), manager)
+    }
+}
+
 /// Controls the family's objects until it is dropped.
 pub async fn run(client: Client, clock: Clock, options: Options) {
-    let metrics = &options.metrics;
-    let (stores, queues) = (Stores::default(), Queues::new(&clock, metrics));
-    let _counted = census::tell(metrics, &stores);
-    let (stock, ledger) = (Stock::new(options.platform), Ledger::default());
-    let rush = Rush::default();
+    let queues = Queues::new(&clock, &options.metrics);
     let scope = Scope {
         client: client.clone(),
         namespace: options.namespace.map(Into::into),
         clock: clock.clone(),
     };
+    let common = Common {
+        client,
+        clock,
+        stores: Stores::default(),
+        stock: Stock::new(options.platform),
+        ledger: Ledger::default(),
+        rush: Rush::default(),
+        metrics: options.metrics,
+    };
+    let stores = &common.stores;
+    let _counted = census::tell(&common.metrics, stores);
+    let books = (&common.stock, &common.ledger);
     let mut watches = JoinSet::new();
-    stores.watch_sandboxes(&scope, &queues, (&stock, &ledger), &mut watches);
+    stores.watch_sandboxes(&scope, &queues, books, &mut watches);
     if options.extensions {
-        stores.watch_extensions(&scope, &queues, (&stock, &ledger), &mut watches);
+        stores.watch_extensions(&scope, &queues, books, &mut watches);
     }
     // a claim that looks before the stock is known would start a sandbox that nobody needs
     stores.listed(options.extensions).await;
@@ -83,19 +110,10 @@ pub async fn run(client: Client, clock: Clock, options: Options) {
         options.pool.at_a_time,
         options.claim.at_a_time,
     );
-    let claim_options = (metrics.clone(), options.claim, options.pool.clone());
-    let sandbox_options = (rush.clone(), options.sandbox);
-    let sandboxes = Sandboxes::new(&client, &clock, &stores, options.platform, sandbox_options);
-    let templates = Templates::new(&client, &clock, &stores);
-    let pools = Pools::new(
-        &client,
-        &clock,
-        &stores,
-        &stock,
-        (rush.clone(), options.pool),
-    );
-    let books = (&ledger, rush);
-    let claims = Claims::new(&client, &clock, &stores, &stock, books, claim_options);
+    let sandboxes = Sandboxes::new(&common, options.platform, options.sandbox);
+    let templates = Templates::new(&common);
+    let pools = Pools::new(&common, options.pool.clone());
+    let claims = Claims::new(&common, options.claim, options.pool);
     join4(
         drive(&queues.sandboxes, workers.0, sandboxes),
         drive(&queues.templates, workers.1, templates),

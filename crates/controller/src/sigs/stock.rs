@@ -117,7 +117,9 @@ impl Stock {
     /// Takes in what has become known of a sandbox.
     pub fn observe(&self, change: &Change<'_, Sandbox>) {
         let shelves = &mut *self.shelves();
-        let is_start = change.before.is_some_and(|old| !is_ready(old));
+        let is_start = change
+            .before
+            .is_some_and(|old| !member(old).state.is_ready());
         for view in change.views() {
             shelves.remove(&Uid::from(&*view.meta.uid));
         }
@@ -270,10 +272,6 @@ impl Stock {
     }
 }
 
-fn is_ready(sandbox: &Sandbox) -> bool {
-    matches!(member(sandbox, None).state, State::Ready { .. })
-}
-
 /// Where a member without an owner belongs.
 fn orphan(sandbox: &Sandbox) -> Option<(Home, &Key)> {
     let Meta { key, owner, .. } = &sandbox.meta;
@@ -284,7 +282,7 @@ fn orphan(sandbox: &Sandbox) -> Option<(Home, &Key)> {
 
 impl Shelves {
     fn insert(&mut self, pool: &Uid, sandbox: &Sandbox, is_start: bool) {
-        let member = member(sandbox, None);
+        let member = member(sandbox);
         self.index.observe(pool, &member);
         let place = Place {
             key: sandbox.meta.key.clone(),

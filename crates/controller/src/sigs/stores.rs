@@ -193,7 +193,7 @@ fn tell_of_sandbox(queues: &Queues, stock: &Stock, change: &Change<'_, Sandbox>)
     if !is_of(by, pool::CONTROLLER) {
         let can_wait = is_only_to_be_counted(stock, change);
         owners(change, POOL).for_each(|pool| match can_wait {
-            true => queues.pools.add_within(pool::BETWEEN_STATUSES, pool),
+            true => queues.pools.add_within(pool::TOLD_AFTER, pool),
             false => queues.pools.add(pool),
         });
     }

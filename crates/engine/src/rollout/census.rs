@@ -51,7 +51,7 @@ impl Entry<'_> {
     }
 
     pub(super) fn is_ready(&self) -> bool {
-        matches!(self.member.state, State::Ready { .. })
+        self.member.state.is_ready()
     }
 
     fn is_waiting(&self) -> bool {

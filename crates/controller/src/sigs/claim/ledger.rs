@@ -8,18 +8,13 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use engine::member::State;
 use k8s_openapi::jiff::Timestamp;
 
 use super::view::Claim;
 use crate::{
     events::News,
     meta::{Key, Meta},
-    sigs::{
-        names,
-        pool::member::{is_adoptable, member},
-        sandbox::view::Sandbox,
-    },
+    sigs::{names, pool::member::is_on_offer, sandbox::view::Sandbox},
     store::Change,
 };
 
@@ -101,11 +96,6 @@ impl Ledger {
 
     /// The claim that has waited longest for the member that a sandbox has just become.
     pub fn served_by(&self, change: &Change<'_, Sandbox>) -> Option<Key> {
-        let is_on_offer = |sandbox: &Sandbox| {
-            let member = member(sandbox, None);
-            let is_ready = matches!(member.state, State::Ready { .. });
-            is_ready && member.intent.is_none() && is_adoptable(sandbox)
-        };
         let pages = &mut *self.pages();
         let after = change.after.filter(|_| !pages.waiting.is_empty())?;
         let was_on_offer = change.before.is_some_and(|before| is_on_offer(before));

@@ -2,12 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use engine::{
-    claim::Refusal,
-    demand::Event,
-    member::{Policy, State},
-};
-use kube::Client;
+use engine::{claim::Refusal, demand::Event, member::Policy};
 use serde_json::Value;
 
 use super::{
@@ -29,7 +24,7 @@ use crate::{
     sigs::{
         names,
         pool::{self, member::time, settings::settings, view::Pool},
-        run::Controller,
+        run::{Common, Controller},
         sandbox::{decide::Look, view::Sandbox},
         stock::{Find, Stock},
         stores::Stores,
@@ -85,22 +80,15 @@ pub(crate) struct Claims {
 }
 
 impl Claims {
-    pub(crate) fn new(
-        client: &Client,
-        clock: &Clock,
-        stores: &Stores,
-        stock: &Stock,
-        (ledger, rush): (&Ledger, Rush),
-        (metrics, options, pool_options): (Metrics, Options, pool::Options),
-    ) -> Self {
+    pub(crate) fn new(common: &Common, options: Options, pool_options: pool::Options) -> Self {
         Self {
-            stores: stores.clone(),
-            stock: stock.clone(),
-            ledger: ledger.clone(),
-            writer: Writer::new(client.clone(), CONTROLLER),
-            clock: clock.clone(),
-            rush,
-            metrics,
+            stores: common.stores.clone(),
+            stock: common.stock.clone(),
+            ledger: common.ledger.clone(),
+            writer: common.writer(CONTROLLER),
+            clock: common.clock.clone(),
+            rush: common.rush.clone(),
+            metrics: common.metrics.clone(),
             options: Arc::new(options),
             pool_options: Arc::new(pool_options),
         }
@@ -378,10 +366,7 @@ impl Claims {
         };
         let sandbox = self.stores.sandboxes.get(&promise.key);
         let sandbox = sandbox.filter(|sandbox| {
-            let member = pool::member::member(sandbox, None);
-            let is_ready = matches!(member.state, State::Ready { .. });
-            let is_free = is_ready && member.intent.is_none();
-            member.uid == promise.uid && is_free && pool::member::is_adoptable(sandbox)
+            *sandbox.meta.uid == *promise.uid.as_str() && pool::member::is_on_offer(sandbox)
         });
         if sandbox.is_none() {
             self.stock.release(&claim.meta.uid);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use engine::member::{Intent, Labels, Member, Node, Revision, State, Time, Uid};
+use engine::member::{Failure, Intent, Labels, Member, Node, Revision, State, Time, Uid};
 use k8s_openapi::jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -13,6 +13,7 @@ use crate::{
         sandbox::view::{Pod, Sandbox},
         template::view::Template,
     },
+    store::Store,
 };
 
 pub const KIND: &str = "SandboxWarmPool";
@@ -56,15 +57,32 @@ pub fn fence(sandbox: &Sandbox) -> Option<Fence> {
     serde_json::from_str(text).ok()
 }
 
-/// Claims and rollouts look at the same member. Its pod, where it is known, tells why it is not Ready.
-pub fn member(sandbox: &Sandbox, pod: Option<&Pod>) -> Member {
+/// Whether a claim may have it now.
+pub fn is_on_offer(sandbox: &Sandbox) -> bool {
+    let member = member(sandbox);
+    member.state.is_ready() && member.intent.is_none() && is_adoptable(sandbox)
+}
+
+/// Claims and rollouts look at the same member.
+pub fn member(sandbox: &Sandbox) -> Member {
+    explained(sandbox, || None)
+}
+
+/// The same, and if it is not Ready its pod may tell why.
+pub fn member_and_pod(sandbox: &Sandbox, pods: &Store<Pod>) -> Member {
+    explained(sandbox, || {
+        pods.owned_by(&sandbox.meta.uid).first()?.failure()
+    })
+}
+
+fn explained(sandbox: &Sandbox, failure: impl FnOnce() -> Option<Failure>) -> Member {
     let fence = fence(sandbox);
     Member {
         uid: Uid::from(&*sandbox.meta.uid),
         revision: revision(sandbox),
         node: sandbox.status.node_name.as_deref().map(Node::from),
         created: time(sandbox.meta.created),
-        state: state(sandbox, fence.is_some(), pod),
+        state: state(sandbox, fence.is_some(), failure),
         // the fence and the change are one write
         intent: fence.map(|fence| {
             Box::new(Intent {
@@ -81,12 +99,11 @@ pub fn member(sandbox: &Sandbox, pod: Option<&Pod>) -> Member {
 
 /// Whether all that has happened to a member is that it is there now.
 pub fn has_only_come_up(before: &Sandbox, after: &Sandbox) -> bool {
-    let [was, is] = [before, after].map(|sandbox| member(sandbox, None));
-    let is_ready = |member: &Member| matches!(member.state, State::Ready { .. });
+    let [was, is] = [before, after].map(member);
     let is_idle = was.intent.is_none() && is.intent.is_none();
     is_idle
-        && !is_ready(&was)
-        && is_ready(&is)
+        && !was.state.is_ready()
+        && is.state.is_ready()
         && before.meta.owner == after.meta.owner
         && before.meta.generation == after.meta.generation
 }
@@ -100,7 +117,7 @@ pub fn labels(sandbox: &Sandbox) -> Arc<Labels> {
     )
 }
 
-fn state(sandbox: &Sandbox, is_fenced: bool, pod: Option<&Pod>) -> State {
+fn state(sandbox: &Sandbox, is_fenced: bool, failure: impl FnOnce() -> Option<Failure>) -> State {
     let conditions = sandbox.status.conditions.as_ref();
     if sandbox.meta.is_deleting {
         return State::Terminating;
@@ -119,10 +136,7 @@ fn state(sandbox: &Sandbox, is_fenced: bool, pod: Option<&Pod>) -> State {
         }
         return State::Pending;
     }
-    match pod.and_then(Pod::failure) {
-        Some(failure) => State::Failed(failure),
-        None => State::Pending,
-    }
+    failure().map_or(State::Pending, State::Failed)
 }
 
 pub fn time(at: Timestamp) -> Time {

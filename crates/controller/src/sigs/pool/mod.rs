@@ -14,6 +14,6 @@ pub mod settings;
 mod status;
 pub mod view;
 
-pub(crate) use report::BETWEEN_STATUSES;
+pub(crate) use report::TOLD_AFTER;
 pub use run::Options;
 pub(crate) use run::{CONTROLLER, Pools};

@@ -6,7 +6,7 @@ use api::sigs::v1beta1::SandboxWarmPoolStatus;
 use engine::member::{Failure, State, Time};
 
 use super::{
-    member::{self, member, time},
+    member::{self, member, member_and_pod, time},
     memory::Memory,
     run::{CONTROLLER, Pools, Round, Troubles},
     status::{self, Report},
@@ -25,7 +25,7 @@ const TELLER: Teller = Teller {
     kind: member::KIND,
 };
 /// What nobody waits for is told when it has been so for this long: mostly, what a claim takes has been made up for by then.
-pub(crate) const BETWEEN_STATUSES: Duration = Duration::from_secs(1);
+pub(crate) const TOLD_AFTER: Duration = Duration::from_secs(1);
 /// A creation of which nobody knows whether it was done is asked for again after so long.
 const UNSURE: Duration = Duration::from_secs(1);
 
@@ -70,12 +70,10 @@ impl Pools {
         members: &[Arc<Sandbox>],
         memory: &mut Memory,
     ) -> Option<Next> {
-        let states = members.iter().map(|sandbox| member(sandbox, None).state);
+        let states = members.iter().map(|sandbox| member(sandbox).state);
         let is_active = |state: &State| !matches!(state, State::Terminating | State::Dead);
         let active: Vec<State> = states.filter(is_active).collect();
-        let ready = active
-            .iter()
-            .filter(|state| matches!(state, State::Ready { .. }));
+        let ready = active.iter().filter(|state| state.is_ready());
         let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         let report = Report::NoTemplate {
             replicas: count(active.len()),
@@ -102,7 +100,7 @@ impl Pools {
         }
         if !status::is_urgent(old.unwrap_or(&pool.status), &new) {
             let since = *memory.untold_since.get_or_insert(now);
-            let due = after(since, BETWEEN_STATUSES);
+            let due = after(since, TOLD_AFTER);
             if now < due {
                 return Told::Later(time(due).since(time(now)).max(Duration::from_millis(1)));
             }
@@ -128,8 +126,7 @@ impl Pools {
             return;
         }
         let waiting = round.members.iter().filter(|sandbox| {
-            let pods = self.stores.pods.owned_by(&sandbox.meta.uid);
-            let state = member(sandbox, pods.first().map(AsRef::as_ref)).state;
+            let state = member_and_pod(sandbox, &self.stores.pods).state;
             state == State::Failed(Failure::Unschedulable)
         });
         let first = waiting.min_by_key(|sandbox| sandbox.meta.created);

@@ -3,11 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use engine::{
-    member::{Difference, Member, State, Time},
+    member::{Difference, Member, Time},
     revision::name_hash,
     rollout::{Create, Plan, Snapshot, plan},
 };
-use kube::Client;
 use serde_json::json;
 
 use super::{
@@ -24,7 +23,11 @@ use crate::{
     queue::{Next, Pass},
     rush::Rush,
     sigs::{
-        names, run::Controller, sandbox::view::Sandbox, stock::Stock, stores::Stores,
+        names,
+        run::{Common, Controller},
+        sandbox::view::Sandbox,
+        stock::Stock,
+        stores::Stores,
         template::view::Template,
     },
     write::{Failure, Writer},
@@ -80,13 +83,13 @@ pub(crate) struct Pools {
 
 impl Controller for Pools {
     async fn pass(&self, pass: Pass<Key>) -> Next {
+        self.rush.over().await;
         let Some(pool) = self.stores.pools.get(&pass.key) else {
             self.forget_the_gone();
             return Next::Never;
         };
         let uid = pool.meta.uid.clone();
         let mut memory = self.memories.take(&uid);
-        self.rush.over().await;
         let next = self.tend(&pass, &mut memory).await;
         self.memories.put(&uid, memory);
         next
@@ -140,21 +143,15 @@ impl Troubles {
 }
 
 impl Pools {
-    pub(crate) fn new(
-        client: &Client,
-        clock: &Clock,
-        stores: &Stores,
-        stock: &Stock,
-        (rush, options): (Rush, Options),
-    ) -> Self {
+    pub(crate) fn new(common: &Common, options: Options) -> Self {
         Self {
-            stores: stores.clone(),
-            stock: stock.clone(),
-            writer: Writer::new(client.clone(), CONTROLLER),
-            clock: clock.clone(),
+            stores: common.stores.clone(),
+            stock: common.stock.clone(),
+            writer: common.writer(CONTROLLER),
+            clock: common.clock.clone(),
             options: options.into(),
             memories: Memories::default(),
-            rush,
+            rush: common.rush.clone(),
         }
     }
 
@@ -337,12 +334,7 @@ impl Pools {
     }
 
     fn see(&self, sandbox: &Arc<Sandbox>, wants_labels: bool) -> Member {
-        let mut member = member::member(sandbox, None);
-        // only then there is more to know
-        if member.state == State::Pending {
-            let pods = self.stores.pods.owned_by(&sandbox.meta.uid);
-            member = member::member(sandbox, pods.first().map(AsRef::as_ref));
-        }
+        let mut member = member::member_and_pod(sandbox, &self.stores.pods);
         member.labels = wants_labels.then(|| member::labels(sandbox));
         member
     }

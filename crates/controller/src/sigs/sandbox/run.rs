@@ -7,7 +7,6 @@ use std::{
 
 use api::sigs::shared::Blueprint;
 use engine::in_place::{Platform, ResizeVia};
-use kube::Client;
 
 use super::{
     decide::{Act, Look, Part, Step, World, decide},
@@ -21,7 +20,12 @@ use crate::{
     meta::{Key, Meta},
     queue::{Next, Pass},
     rush::Rush,
-    sigs::{names, pool::member::KIND, run::Controller, stores::Stores},
+    sigs::{
+        names,
+        pool::member::KIND,
+        run::{Common, Controller},
+        stores::Stores,
+    },
     store::{Store, View},
     write::{Failure, Writer},
 };
@@ -76,7 +80,6 @@ impl Controller for Sandboxes {
     /// One look at a sandbox: act until there is nothing left to do.
     async fn pass(&self, pass: Pass<Key>) -> Next {
         let mut seen = Seen::default();
-        let mut read: Option<(Arc<str>, Blueprint)> = None;
         for _ in 0..MOST_ACTS {
             if seen.is_nothing_old() {
                 pass.look();
@@ -85,19 +88,11 @@ impl Controller for Sandboxes {
                 self.refusals().remove(&pass.key);
                 return Next::Never;
             };
-            read = read.filter(|(text, _)| Arc::ptr_eq(text, &sandbox.blueprint));
             // the API server has checked it against the schema
-            let blueprint = match &read {
-                Some((_, blueprint)) => blueprint,
-                None => match sandbox.blueprint() {
-                    Ok(blueprint) => {
-                        let text = Arc::clone(&sandbox.blueprint);
-                        &read.insert((text, blueprint)).1
-                    }
-                    Err(_) => return Next::Never,
-                },
+            let Ok(blueprint) = seen.blueprint(&sandbox) else {
+                return Next::Never;
             };
-            let act = match decide(&self.world(&sandbox, blueprint, &seen)) {
+            let act = match decide(&self.world(&sandbox, &blueprint, &seen)) {
                 Step::Rest(next) => return next,
                 Step::Act(act) => act,
             };
@@ -114,20 +109,14 @@ impl Controller for Sandboxes {
 }
 
 impl Sandboxes {
-    pub(crate) fn new(
-        client: &Client,
-        clock: &Clock,
-        stores: &Stores,
-        platform: Platform,
-        (rush, options): (Rush, Options),
-    ) -> Self {
+    pub(crate) fn new(common: &Common, platform: Platform, options: Options) -> Self {
         Self {
-            stores: stores.clone(),
-            writer: Writer::new(client.clone(), CONTROLLER),
-            clock: clock.clone(),
+            stores: common.stores.clone(),
+            writer: common.writer(CONTROLLER),
+            clock: common.clock.clone(),
             domain: options.cluster_domain.into(),
             platform,
-            rush,
+            rush: common.rush.clone(),
             refusals: Arc::default(),
         }
     }
@@ -385,6 +374,8 @@ struct Seen {
     volumes: BTreeMap<String, Look<Volume>>,
     trouble: BTreeMap<Part, String>,
     is_told: bool,
+    /// The last blueprint that was read, with its text.
+    blueprint: Option<(Arc<str>, Arc<Blueprint>)>,
 }
 
 impl Seen {
@@ -393,6 +384,19 @@ impl Seen {
         let is_unread =
             matches!(self.whole, Look::Unknown) && matches!(self.service, Look::Unknown);
         is_unread && self.pods.is_empty() && self.volumes.is_empty() && self.trouble.is_empty()
+    }
+
+    /// A pass looks many times at one blueprint.
+    fn blueprint(&mut self, sandbox: &Sandbox) -> Result<Arc<Blueprint>, serde_json::Error> {
+        let text = &sandbox.blueprint;
+        if let Some((known, blueprint)) = &self.blueprint
+            && Arc::ptr_eq(known, text)
+        {
+            return Ok(Arc::clone(blueprint));
+        }
+        let blueprint = Arc::new(sandbox.blueprint()?);
+        self.blueprint = Some((Arc::clone(text), Arc::clone(&blueprint)));
+        Ok(blueprint)
     }
 
     fn pod(&self, store: &Store<Pod>, sandbox: &Sandbox, name: &str) -> Look<Pod> {

@@ -5,8 +5,6 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use kube::Client;
-
 use super::{
     decide::{Act, Step, decide},
     policy,
@@ -17,7 +15,11 @@ use crate::{
     events::{News, Teller},
     meta::Key,
     queue::{Next, Pass},
-    sigs::{names, run::Controller, stores::Stores},
+    sigs::{
+        names,
+        run::{Common, Controller},
+        stores::Stores,
+    },
     write::{Failure, Guard, Writer},
 };
 
@@ -53,11 +55,11 @@ pub(crate) struct Templates {
 }
 
 impl Templates {
-    pub(crate) fn new(client: &Client, clock: &Clock, stores: &Stores) -> Self {
+    pub(crate) fn new(common: &Common) -> Self {
         Self {
-            stores: stores.clone(),
-            writer: Writer::new(client.clone(), CONTROLLER),
-            clock: clock.clone(),
+            stores: common.stores.clone(),
+            writer: common.writer(CONTROLLER),
+            clock: common.clock.clone(),
             told: Arc::default(),
         }
     }
