@@ -6,6 +6,7 @@
 pub mod clock;
 pub mod conditions;
 pub mod events;
+pub mod lean;
 pub mod lease;
 pub mod merge;
 pub mod meta;

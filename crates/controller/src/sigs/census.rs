@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{
     names,
     pool::member,
-    sandbox::{self, view::Sandbox},
+    sandbox::{self, told::Saying, view::Sandbox},
     stores::Stores,
 };
 use crate::{
@@ -55,7 +55,7 @@ fn write_sandboxes(text: &mut Text, stores: &Stores) {
 
 fn labels(sandbox: &Sandbox) -> [&str; 7] {
     let meta = &sandbox.meta;
-    let ready = conditions::find(sandbox.status.conditions.as_ref(), conditions::READY);
+    let ready = sandbox.status.find(conditions::READY);
     let is = |what: bool| if what { "true" } else { "false" };
     let label = |key: &str| meta.labels.get(key).unwrap_or("unknown");
     let owned_by = ["SandboxClaim", member::KIND]
@@ -63,8 +63,8 @@ fn labels(sandbox: &Sandbox) -> [&str; 7] {
         .find(|kind| meta.is_controlled_by_a(names::EXTENSIONS, kind));
     [
         &meta.key.namespace,
-        is(ready.is_some_and(|ready| ready.status == "True")),
-        is(ready.is_some_and(|ready| ready.reason == sandbox::EXPIRED)),
+        is(ready.is_some_and(Saying::is_true)),
+        is(ready.is_some_and(|ready| ready.reason() == sandbox::EXPIRED)),
         label(names::LAUNCH_TYPE),
         meta.annotations
             .get(names::TEMPLATE_REF)
@@ -92,13 +92,21 @@ fn write_watched(text: &mut Text, stores: &Stores) {
 
 #[cfg(test)]
 mod tests {
-    use api::sigs::v1beta1;
     use serde_json::{Value, json};
 
     use super::write_sandboxes;
-    use crate::{metrics::text::Text, sigs::stores::Stores};
+    use crate::{
+        metrics::text::Text,
+        sigs::{sandbox::view::Sandbox, stores::Stores},
+        store::View,
+    };
 
-    fn sandbox(name: &str, metadata: Value, ready: &str, reason: &str) -> v1beta1::Sandbox {
+    fn sandbox(
+        name: &str,
+        metadata: Value,
+        ready: &str,
+        reason: &str,
+    ) -> <Sandbox as View>::Object {
         let mut object = json!({
             "metadata": metadata,
             "spec": {"podTemplate": {"spec": {"containers": []}}},

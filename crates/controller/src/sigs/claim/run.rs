@@ -467,7 +467,7 @@ impl Claims {
     /// A member of a pool has become the claim's.
     fn adopted(&self, claim: &Claim, sandbox: &Sandbox) {
         let message = format!("Adopted warm pool Sandbox {:?}", sandbox.name());
-        let is_ready = conditions::is_true(sandbox.status.conditions.as_ref(), READY);
+        let is_ready = sandbox.status.is_true(READY);
         let Key { namespace, .. } = &claim.meta.key;
         let (template, pool) = (template_of(sandbox), &claim.spec.warm_pool_ref.name);
         self.metrics
@@ -503,8 +503,7 @@ impl Claims {
         let sandbox = claim.sandbox().map(|name| claim.meta.key.beside(name));
         let sandbox = sandbox.and_then(|key| self.stores.sandboxes.get(&key));
         let sandbox = sandbox.as_deref();
-        let ready =
-            sandbox.and_then(|sandbox| conditions::find(sandbox.status.conditions.as_ref(), READY));
+        let ready = sandbox.and_then(|sandbox| sandbox.status.find(READY));
         let observed = self.ledger.memory(&claim.meta.uid).observed;
         if observed.is_none() {
             return;
@@ -519,7 +518,7 @@ impl Claims {
             first_seen: stamp(names::FIRST_OBSERVED).or(observed),
             sandbox: sandbox
                 .zip(ready)
-                .map(|(sandbox, ready)| (sandbox.meta.created, ready.last_transition_time.0)),
+                .map(|(sandbox, ready)| (sandbox.meta.created, ready.since)),
         });
     }
 

@@ -81,12 +81,11 @@ impl Problem {
 
 /// The status of a claim that has this sandbox.
 pub(super) fn bound(claim: &Claim, sandbox: &Sandbox, now: Timestamp) -> SandboxClaimStatus {
-    let theirs = sandbox.status.conditions.as_ref();
     let forwarded = |kind: &str| {
-        let theirs = conditions::find(theirs, kind)?;
+        let theirs = sandbox.status.find(kind)?;
         Some(Condition {
             observed_generation: Some(claim.meta.generation),
-            ..theirs.clone()
+            ..theirs.whole()
         })
     };
     let own = |reason: &str, message: &str| {
@@ -107,7 +106,7 @@ pub(super) fn bound(claim: &Claim, sandbox: &Sandbox, now: Timestamp) -> Sandbox
         conditions: replaced(claim, [(READY, ready), (FINISHED, forwarded(FINISHED))]),
         sandbox: Some(ClaimedSandbox {
             name: Some(sandbox.name().to_owned()),
-            pod_ips: sandbox.status.pod_ips.clone(),
+            pod_ips: sandbox.status.whole().pod_ips,
         }),
     }
 }
@@ -216,16 +215,13 @@ pub(crate) fn concerns(change: &Change<'_, Sandbox>) -> bool {
     let (Some(before), Some(after)) = (change.before, change.after) else {
         return true;
     };
-    let told = |sandbox: &Sandbox, kind: &str| -> Option<Condition> {
-        let condition = conditions::find(sandbox.status.conditions.as_ref(), kind)?;
-        Some(Condition {
-            observed_generation: None,
-            ..condition.clone()
-        })
+    let is_told = |kind: &str| match (before.status.find(kind), after.status.find(kind)) {
+        (Some(before), Some(after)) => before.says_the_same(after),
+        (before, after) => before.is_none() && after.is_none(),
     };
     before.meta.owner != after.meta.owner
         || before.meta.is_deleting != after.meta.is_deleting
         || before.status.pod_ips != after.status.pod_ips
-        || told(before, READY) != told(after, READY)
-        || told(before, FINISHED) != told(after, FINISHED)
+        || !is_told(READY)
+        || !is_told(FINISHED)
 }

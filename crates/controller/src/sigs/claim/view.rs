@@ -6,6 +6,7 @@ use api::sigs::{
 };
 
 use crate::{
+    lean::Lean,
     meta::{Key, Meta},
     sigs::names,
     store::{Texts, View},
@@ -31,9 +32,9 @@ impl Claim {
 }
 
 impl View for Claim {
-    type Object = SandboxClaim;
+    type Object = Lean<SandboxClaim, SandboxClaimSpec, SandboxClaimStatus>;
 
-    fn of(object: SandboxClaim, texts: &mut Texts) -> Self {
+    fn of(object: Self::Object, texts: &mut Texts) -> Self {
         let mut meta = Meta::from(object.metadata);
         // others can be as large as the object itself, and no controller reads them
         meta.annotations = meta.annotations.without(|key| !names::is_ours(key));

@@ -7,7 +7,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    conditions::{self, FINISHED, READY},
+    conditions::{FINISHED, READY},
     sigs::{
         names,
         sandbox::view::{Pod, Sandbox},
@@ -118,20 +118,19 @@ pub fn labels(sandbox: &Sandbox) -> Arc<Labels> {
 }
 
 fn state(sandbox: &Sandbox, is_fenced: bool, failure: impl FnOnce() -> Option<Failure>) -> State {
-    let conditions = sandbox.status.conditions.as_ref();
     if sandbox.meta.is_deleting {
         return State::Terminating;
     }
-    if conditions::is_true(conditions, FINISHED) {
+    if sandbox.status.is_true(FINISHED) {
         return State::Dead;
     }
     let has_ips = sandbox.status.pod_ips.iter().flatten().next().is_some();
-    let ready = conditions::find(conditions, READY).filter(|ready| ready.status == "True");
+    let ready = sandbox.status.find(READY).filter(|ready| ready.is_true());
     if let Some(ready) = ready.filter(|_| has_ips) {
-        let observed = ready.observed_generation.unwrap_or_default();
+        let observed = ready.generation.unwrap_or_default();
         // Ready from before the change is not Ready after it
         if !is_fenced || observed >= sandbox.meta.generation {
-            let since = time(ready.last_transition_time.0);
+            let since = time(ready.since);
             return State::Ready { since };
         }
         return State::Pending;

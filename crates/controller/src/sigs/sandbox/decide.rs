@@ -229,7 +229,7 @@ impl World<'_> {
     fn quiet_for(&self, status: &SandboxStatus) -> Option<Duration> {
         let meta = &self.sandbox.meta;
         let is_member = meta.is_controlled_by_a(names::EXTENSIONS, member::KIND);
-        let is_coming = [&self.sandbox.status, status]
+        let is_coming = [&self.sandbox.status.whole(), status]
             .into_iter()
             .all(status::is_coming);
         if !is_member || !is_coming || meta.annotations.get(names::FENCE).is_some() {
@@ -243,7 +243,7 @@ impl World<'_> {
 
     /// `is_update_told` makes it worth a write that the status speaks of this generation: the pool waits for that.
     fn write(&self, status: &SandboxStatus, is_update_told: bool) -> ControlFlow<Act> {
-        match status::patch(&self.sandbox.status, status, is_update_told) {
+        match status::patch(&self.sandbox.status.whole(), status, is_update_told) {
             Some(patch) => Break(Act::Status(patch)),
             None => Continue(()),
         }
@@ -424,12 +424,11 @@ impl World<'_> {
         let PodState::Many(count) = pod else {
             return Continue(());
         };
-        let ready = status::condition(&self.sandbox.status, status::READY);
-        if self.is_told || ready.is_some_and(|ready| ready.reason == status::MULTIPLE_PODS) {
+        let ready = self.sandbox.status.find(status::READY);
+        if self.is_told || ready.is_some_and(|ready| ready.reason() == status::MULTIPLE_PODS) {
             return Continue(());
         }
-        let occasion =
-            ready.map(|ready| format!("{}@{}", ready.reason, ready.last_transition_time.0));
+        let occasion = ready.map(|ready| format!("{}@{}", ready.reason(), ready.since));
         Break(Act::Tell(News {
             is_warning: true,
             reason: status::MULTIPLE_PODS,

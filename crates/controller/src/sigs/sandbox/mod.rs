@@ -8,12 +8,14 @@ mod parts;
 mod run;
 mod service;
 mod status;
+pub mod told;
 pub mod update;
 pub mod view;
 
-use api::sigs::v1beta1::SandboxStatus;
-
-use self::view::{Pod, Sandbox};
+use self::{
+    told::Told,
+    view::{Pod, Sandbox},
+};
 use super::{names, pool::member};
 use crate::{
     meta::Key,
@@ -38,8 +40,7 @@ pub(crate) fn can_wait(sandboxes: &Store<Sandbox>, change: &Change<'_, Pod>) -> 
 
 fn is_untold(sandbox: &Sandbox) -> bool {
     let meta = &sandbox.meta;
-    meta.is_controlled_by_a(names::EXTENSIONS, member::KIND)
-        && sandbox.status == SandboxStatus::default()
+    meta.is_controlled_by_a(names::EXTENSIONS, member::KIND) && sandbox.status == Told::default()
 }
 
 fn is_only_coming(change: &Change<'_, Pod>) -> bool {

@@ -88,7 +88,8 @@ pub(super) fn condition<'a>(status: &'a SandboxStatus, kind: &str) -> Option<&'a
 }
 
 pub(super) fn has_reason(sandbox: &Sandbox, kind: &str, reason: &str) -> bool {
-    condition(&sandbox.status, kind).is_some_and(|condition| condition.reason == reason)
+    let condition = sandbox.status.find(kind);
+    condition.is_some_and(|condition| condition.reason() == reason)
 }
 
 /// It is not ready, and nothing is wrong with that.
@@ -110,13 +111,13 @@ pub(super) fn current(
     domain: &str,
     now: Timestamp,
 ) -> SandboxStatus {
-    let old = &sandbox.status;
+    let old = sandbox.status.whole();
     let suspended = suspended(sandbox.is_suspended, findings.pod);
-    let finished = finished(old, findings.pod);
+    let finished = finished(&old, findings.pod);
     let ready = ready(sandbox, findings, suspended.0 == "True", finished.as_ref());
     let mut status = SandboxStatus {
         conditions: Some(conditions::with(
-            sandbox.status.conditions.as_ref(),
+            old.conditions.as_ref(),
             [
                 (SUSPENDED, Some(suspended)),
                 (FINISHED, finished),
@@ -126,7 +127,7 @@ pub(super) fn current(
             sandbox.meta.generation,
             now,
         )),
-        ..old.clone()
+        ..old
     };
     match findings.pod {
         PodState::Owned(pod) => {
@@ -159,8 +160,9 @@ pub(super) fn current(
 
 /// The first word about the end of a sandbox.
 pub(super) fn expired(sandbox: &Sandbox, now: Timestamp) -> SandboxStatus {
+    let old = sandbox.status.whole();
     let kept = |kind| {
-        let condition = condition(&sandbox.status, kind)?;
+        let condition = condition(&old, kind)?;
         Some((
             status_of(condition),
             condition.reason.clone(),
@@ -170,7 +172,7 @@ pub(super) fn expired(sandbox: &Sandbox, now: Timestamp) -> SandboxStatus {
     let ready = verdict("False", EXPIRED, "Sandbox has expired");
     SandboxStatus {
         conditions: Some(conditions::with(
-            sandbox.status.conditions.as_ref(),
+            old.conditions.as_ref(),
             [
                 (SUSPENDED, kept(SUSPENDED)),
                 (FINISHED, kept(FINISHED)),
@@ -180,7 +182,7 @@ pub(super) fn expired(sandbox: &Sandbox, now: Timestamp) -> SandboxStatus {
             sandbox.meta.generation,
             now,
         )),
-        ..sandbox.status.clone()
+        ..old
     }
 }
 

@@ -16,7 +16,6 @@ use engine::in_place::{
     Changes, Failure, Intent, Platform, Progress, Step, Trouble, Verdict, Waiting, Why, diff,
     progress,
 };
-use k8s_openapi::api::core::v1;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -27,9 +26,12 @@ use super::{
     status::{self, Updating},
     view::Pod,
 };
-use crate::sigs::{
-    names,
-    pool::member::{self, Fence},
+use crate::{
+    sigs::{
+        names,
+        pool::member::{self, Fence},
+    },
+    store::View,
 };
 
 /// How far the clocks of nodes may be off.
@@ -61,10 +63,10 @@ pub struct Update {
 }
 
 impl Update {
-    pub(super) fn of(pod: &v1::Pod) -> Option<Box<Self>> {
+    pub(super) fn of(pod: &<Pod as View>::Object) -> Option<Box<Self>> {
         let annotations = pod.metadata.annotations.as_ref()?;
         let record: Record = serde_json::from_str(annotations.get(names::POD_UPDATE)?).ok()?;
-        let pod = serde_json::to_value(pod).ok()?;
+        let pod = json!({"metadata": pod.metadata, "spec": pod.spec, "status": pod.status});
         let sizeless = Intent {
             sizes: BTreeMap::new(),
             pod_size: None,
@@ -148,10 +150,10 @@ impl World<'_> {
 
     /// It has been told that the pod is as this generation asks.
     fn is_updated(&self) -> bool {
-        let ready = status::condition(&self.sandbox.status, status::READY);
+        let ready = self.sandbox.status.find(status::READY);
         ready.is_some_and(|ready| {
-            let observed = ready.observed_generation.unwrap_or_default();
-            ready.status == "True" && observed >= self.sandbox.meta.generation
+            let observed = ready.generation.unwrap_or_default();
+            ready.is_true() && observed >= self.sandbox.meta.generation
         })
     }
 

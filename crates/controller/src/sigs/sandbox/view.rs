@@ -3,14 +3,18 @@
 use std::sync::Arc;
 
 use api::sigs::{
-    shared::{Blueprint, SandboxLifetime},
+    shared::{Blueprint, SandboxLifetime, SandboxShutdownPolicy},
     v1beta1::{self, OperatingMode, SandboxStatus},
 };
 use engine::member::Failure;
-use k8s_openapi::api::core::v1;
+use k8s_openapi::{api::core::v1, apimachinery::pkg::apis::meta::v1::Time};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use serde_with::skip_serializing_none;
 
-use super::update::Update;
+use super::{told::Told, update::Update};
 use crate::{
+    lean::Lean,
     meta::Meta,
     sigs::names,
     store::{Texts, View},
@@ -23,24 +27,27 @@ pub struct Sandbox {
     pub blueprint: Arc<str>,
     pub is_suspended: bool,
     pub lifetime: SandboxLifetime,
-    pub status: SandboxStatus,
+    pub status: Told,
 }
 
 impl View for Sandbox {
-    type Object = v1beta1::Sandbox;
+    type Object = Lean<v1beta1::Sandbox, Spec, SandboxStatus>;
 
-    fn of(object: v1beta1::Sandbox, texts: &mut Texts) -> Self {
+    fn of(object: Self::Object, texts: &mut Texts) -> Self {
         let mut meta = Meta::from(object.metadata);
         // others can be as large as the object itself, and no controller reads them
         meta.annotations = meta.annotations.without(|key| !names::is_ours(key));
         meta.share(texts);
-        let blueprint = serde_json::to_string(&object.spec.blueprint).unwrap_or_default();
+        let spec = object.spec;
         Self {
             meta,
-            blueprint: texts.share(blueprint),
-            is_suspended: object.spec.operating_mode == Some(OperatingMode::Suspended),
-            lifetime: object.spec.lifetime,
-            status: tight(object.status.unwrap_or_default()),
+            blueprint: texts.share(spec.blueprint()),
+            is_suspended: spec.operating_mode == Some(OperatingMode::Suspended),
+            lifetime: SandboxLifetime {
+                shutdown_time: spec.shutdown_time,
+                shutdown_policy: spec.shutdown_policy,
+            },
+            status: Told::new(object.status.unwrap_or_default(), texts),
         }
     }
 
@@ -49,11 +56,36 @@ impl View for Sandbox {
     }
 }
 
-/// Without the room for more that reading leaves in lists.
-fn tight(mut status: SandboxStatus) -> SandboxStatus {
-    status.conditions.iter_mut().for_each(Vec::shrink_to_fit);
-    status.pod_ips.iter_mut().for_each(Vec::shrink_to_fit);
-    status
+/// A `SandboxSpec` of which the blueprint has not been read yet.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Spec {
+    pod_template: Box<RawValue>,
+    volume_claim_templates: Option<Box<RawValue>>,
+    service: Option<bool>,
+    shutdown_time: Option<Time>,
+    shutdown_policy: Option<SandboxShutdownPolicy>,
+    operating_mode: Option<OperatingMode>,
+}
+
+impl Spec {
+    fn blueprint(&self) -> String {
+        #[skip_serializing_none]
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Fields<'a> {
+            pod_template: &'a RawValue,
+            volume_claim_templates: Option<&'a RawValue>,
+            service: Option<bool>,
+        }
+        let fields = Fields {
+            pod_template: &self.pod_template,
+            volume_claim_templates: self.volume_claim_templates.as_deref(),
+            service: self.service,
+        };
+        // JSON goes as it came
+        serde_json::to_string(&fields).unwrap_or_default()
+    }
 }
 
 impl Sandbox {
@@ -69,11 +101,11 @@ impl Sandbox {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pod {
     pub meta: Meta,
-    pub node_name: Option<Box<str>>,
-    pub phase: Box<str>,
+    pub node_name: Option<Arc<str>>,
+    pub phase: Arc<str>,
     pub ips: Box<[Box<str>]>,
     pub is_ready: bool,
-    pub scheduled: Option<Box<Scheduled>>,
+    pub scheduled: Option<Scheduled>,
     /// What its containers say.
     pub trouble: Option<Failure>,
     pub update: Option<Box<Update>>,
@@ -96,9 +128,9 @@ fn trouble(status: &v1::ContainerStatus) -> Option<Failure> {
 /// The pod's own condition `PodScheduled`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scheduled {
-    pub status: Box<str>,
-    pub reason: Box<str>,
-    pub message: Box<str>,
+    pub status: Arc<str>,
+    pub reason: Arc<str>,
+    pub message: Arc<str>,
 }
 
 impl Pod {
@@ -127,7 +159,7 @@ impl Pod {
     /// No node has room for it.
     pub fn is_unschedulable(&self) -> bool {
         let is_so = |it: &Scheduled| &*it.status == "False" && &*it.reason == "Unschedulable";
-        !self.meta.is_deleting && self.scheduled.as_deref().is_some_and(is_so)
+        !self.meta.is_deleting && self.scheduled.as_ref().is_some_and(is_so)
     }
 
     /// Why it does not become Ready, where it says so.
@@ -137,10 +169,20 @@ impl Pod {
     }
 }
 
-impl View for Pod {
-    type Object = v1::Pod;
+fn node_name(spec: &RawValue) -> Option<String> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Spec {
+        node_name: Option<String>,
+    }
+    let Spec { node_name } = serde_json::from_str(spec.get()).ok()?;
+    node_name.filter(|name| !name.is_empty())
+}
 
-    fn of(object: v1::Pod, texts: &mut Texts) -> Self {
+impl View for Pod {
+    type Object = Lean<v1::Pod, Box<RawValue>, v1::PodStatus>;
+
+    fn of(object: Self::Object, texts: &mut Texts) -> Self {
         let update = Update::of(&object);
         let mut meta = Meta::from(object.metadata);
         if update.is_some() {
@@ -151,9 +193,9 @@ impl View for Pod {
         let conditions = status.conditions.unwrap_or_default();
         let find = |kind: &str| conditions.iter().find(|condition| condition.type_ == kind);
         let scheduled = find("PodScheduled").map(|condition| Scheduled {
-            status: condition.status.as_str().into(),
-            reason: condition.reason.as_deref().unwrap_or_default().into(),
-            message: condition.message.as_deref().unwrap_or_default().into(),
+            status: texts.share(condition.status.as_str()),
+            reason: texts.share(condition.reason.as_deref().unwrap_or_default()),
+            message: texts.share(condition.message.as_deref().unwrap_or_default()),
         });
         let ips = status.pod_ips.into_iter().flatten();
         let containers = status.init_container_statuses.iter().flatten();
@@ -162,15 +204,11 @@ impl View for Pod {
             trouble: containers.filter_map(trouble).next(),
             meta,
             update,
-            node_name: object
-                .spec
-                .and_then(|spec| spec.node_name)
-                .filter(|name| !name.is_empty())
-                .map(Into::into),
-            phase: status.phase.unwrap_or_default().into(),
+            node_name: node_name(&object.spec).map(|name| texts.share(name)),
+            phase: texts.share(status.phase.unwrap_or_default()),
             ips: ips.map(|ip| ip.ip.into()).collect(),
             is_ready: find("Ready").is_some_and(|condition| condition.status == "True"),
-            scheduled: scheduled.map(Box::new),
+            scheduled,
         }
     }
 

@@ -255,13 +255,12 @@ fn an_end_is_told_before_it_is_made() {
         (ending(past, "Retain", true).with_pod(&going), "rest Never"),
         (
             ending(past, "Retain", true)
-                .with(|it| it.sandbox.status.selector = Some("x".to_owned()))
+                .with(|it| it.sandbox.status.selector = Some("x".into()))
                 .with(|it| it.namesake = looked(foreign_pod())),
             "status",
         ),
         (
-            ending(past, "Retain", true)
-                .with(|it| it.sandbox.status.selector = Some("x".to_owned())),
+            ending(past, "Retain", true).with(|it| it.sandbox.status.selector = Some("x".into())),
             "read pod box",
         ),
         (

@@ -1,0 +1,125 @@
+//! Objects as controllers read them.
+
+use std::{borrow::Cow, collections::BTreeMap, marker::PhantomData};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
+use kube::Resource;
+use serde::{Deserialize, Deserializer};
+
+/// A `K` without the record of who manages which field. That is half of the text of many objects, no controller asks for
+/// it, and to read it costs more than all the rest.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(bound(deserialize = "Spec: Deserialize<'de>, Status: Deserialize<'de>"))]
+pub struct Lean<K, Spec, Status> {
+    #[serde(deserialize_with = "metadata")]
+    pub metadata: ObjectMeta,
+    pub spec: Spec,
+    pub status: Option<Status>,
+    #[serde(skip)]
+    kind: PhantomData<fn() -> K>,
+}
+
+impl<K: Resource, Spec, Status> Resource for Lean<K, Spec, Status> {
+    type DynamicType = K::DynamicType;
+    type Scope = K::Scope;
+
+    fn kind(of: &Self::DynamicType) -> Cow<'_, str> {
+        K::kind(of)
+    }
+
+    fn group(of: &Self::DynamicType) -> Cow<'_, str> {
+        K::group(of)
+    }
+
+    fn version(of: &Self::DynamicType) -> Cow<'_, str> {
+        K::version(of)
+    }
+
+    fn plural(of: &Self::DynamicType) -> Cow<'_, str> {
+        K::plural(of)
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+/// What `Meta` is made of.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata {
+    namespace: Option<String>,
+    name: Option<String>,
+    uid: Option<String>,
+    resource_version: Option<String>,
+    generation: Option<i64>,
+    creation_timestamp: Option<Time>,
+    deletion_timestamp: Option<Time>,
+    labels: Option<BTreeMap<String, String>>,
+    annotations: Option<BTreeMap<String, String>>,
+    owner_references: Option<Vec<OwnerReference>>,
+}
+
+fn metadata<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::Error> {
+    let read = Metadata::deserialize(from)?;
+    Ok(ObjectMeta {
+        namespace: read.namespace,
+        name: read.name,
+        uid: read.uid,
+        resource_version: read.resource_version,
+        generation: read.generation,
+        creation_timestamp: read.creation_timestamp,
+        deletion_timestamp: read.deletion_timestamp,
+        labels: read.labels,
+        annotations: read.annotations,
+        owner_references: read.owner_references,
+        ..ObjectMeta::default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use k8s_openapi::api::core::v1::{Pod, PodSpec, PodStatus};
+    use kube::Resource as _;
+
+    use super::Lean;
+    use crate::meta::Meta;
+
+    const POD: &str = r#"{
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": "a", "namespace": "ns", "uid": "1", "resourceVersion": "7", "generation": 2,
+            "creationTimestamp": "2026-11-16T12:00:00Z", "deletionTimestamp": "2026-11-16T13:00:00Z",
+            "labels": {"a": "b"}, "annotations": {"c": "d"},
+            "ownerReferences": [{"apiVersion": "v1", "kind": "X", "name": "x", "uid": "2", "controller": true}],
+            "managedFields": [{"manager": "m", "fieldsV1": {"f:metadata": {}}}]
+        },
+        "spec": {"containers": [], "nodeName": "n"},
+        "status": {"phase": "Running"}
+    }"#;
+
+    #[test]
+    fn all_that_controllers_ask_for_is_read_and_the_managers_are_not() {
+        let lean: Lean<Pod, PodSpec, PodStatus> = serde_json::from_str(POD).unwrap();
+        let whole: Pod = serde_json::from_str(POD).unwrap();
+        assert_eq!(lean.meta().managed_fields, None);
+        assert_eq!(
+            Meta::from(lean.metadata),
+            Meta::from(whole.metadata.clone())
+        );
+        assert_eq!((Some(lean.spec), lean.status), (whole.spec, whole.status));
+    }
+
+    #[test]
+    fn its_address_is_that_of_the_kind() {
+        type LeanPod = Lean<Pod, PodSpec, PodStatus>;
+        let of = (LeanPod::kind(&()), LeanPod::url_path(&(), Some("ns")));
+        assert_eq!(of, (Pod::kind(&()), Pod::url_path(&(), Some("ns"))));
+    }
+}
