@@ -36,7 +36,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 /// The longest that a controller waits before it tries again; longer waits are the scenario's to pass.
 const SHORT: Duration = Duration::from_secs(60);
 
