@@ -1,14 +1,19 @@
 //! Custom resource definitions on a server.
 
 use anyhow::Result;
-use api::crds::{Conversion, Family, Versions, render};
+use api::crds::{Conversion, Family, Schemas, Versions, render};
 
 use crate::client::{Access, Ask};
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
-pub fn definitions(families: &[Family], versions: Versions, how: Conversion) -> Result<Vec<Ask>> {
-    let definitions = render(families, versions, how)?;
+pub fn definitions(
+    families: &[Family],
+    versions: Versions,
+    how: Conversion,
+    schemas: Schemas,
+) -> Result<Vec<Ask>> {
+    let definitions = render(families, versions, how, schemas)?;
     let asks = definitions.iter().map(|definition| {
         let body = serde_json::to_string(definition)?;
         Ok(Ask::post(DEFINITIONS, body))

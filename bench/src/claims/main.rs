@@ -22,6 +22,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use api::crds;
 use bench::times::progress;
 use clap::{Parser, ValueEnum};
 use mimalloc::MiMalloc;
@@ -69,6 +70,9 @@ struct Args {
     /// The update strategy of the pools
     #[arg(long, value_name = "TYPE", default_value = "RollingUpdate")]
     strategy: String,
+    /// How much the API server knows of pod templates: the CRDs of `sandbar crds --schemas`
+    #[arg(long, value_enum, default_value_t = Schemas::Full)]
+    schemas: Schemas,
     /// Delete each claim when it has been answered: what a claim costs then includes its end, and its sandbox's
     #[arg(long)]
     delete_claims: bool,
@@ -81,6 +85,30 @@ struct Args {
     /// Where the output of the controllers goes [default: a file that is removed]
     #[arg(long, value_name = "FILE")]
     controller_log: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Schemas {
+    /// Every field
+    Full,
+    /// The containers' names
+    Lean,
+}
+
+impl Schemas {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Full => "full schemas",
+            Self::Lean => "lean schemas",
+        }
+    }
+
+    fn rendered(self) -> crds::Schemas {
+        match self {
+            Self::Full => crds::Schemas::Full,
+            Self::Lean => crds::Schemas::Lean,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -147,6 +175,7 @@ async fn run(args: Args) -> Result<()> {
         },
         keeps_claims: !args.delete_claims,
         strategy: args.strategy.clone(),
+        schemas: args.schemas,
         sizes: sizes.clone(),
     };
     let wanted: Vec<What> = match args.only.is_empty() {
@@ -168,8 +197,8 @@ async fn run(args: Args) -> Result<()> {
     let (mut columns, mut failed) = (Vec::new(), 0);
     for (name, command, targets) in both {
         if let Some(command) = command {
-            progress(&format!("{name}: {command}"));
-            let mut column = Column::new(name, command);
+            progress(&format!("{name}, {}: {command}", args.schemas.name()));
+            let mut column = Column::new(name, command, args.schemas);
             failed += measure(&setup(command), &mut column, &targets, &wanted).await;
             columns.push(column);
         }

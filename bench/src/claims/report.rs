@@ -6,6 +6,8 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 use serde_json::{Map, Value, json};
 
+use crate::Schemas;
+
 /// What a figure should be.
 #[derive(Clone, Copy)]
 pub(crate) enum Target {
@@ -149,14 +151,16 @@ impl Figure {
 pub(crate) struct Column {
     pub(crate) name: &'static str,
     pub(crate) command: String,
+    pub(crate) schemas: Schemas,
     figures: Vec<Figure>,
 }
 
 impl Column {
-    pub(crate) fn new(name: &'static str, command: &str) -> Self {
+    pub(crate) fn new(name: &'static str, command: &str, schemas: Schemas) -> Self {
         Self {
             name,
             command: command.to_owned(),
+            schemas,
             figures: Vec::new(),
         }
     }
@@ -172,7 +176,12 @@ pub(crate) fn table(columns: &[Column]) -> String {
     let mut text = "| what | reference |".to_owned();
     for column in columns {
         // writing to a string does not fail
-        let _ = write!(text, " {} | target | |", column.name);
+        let _ = write!(
+            text,
+            " {}, {} | target | |",
+            column.name,
+            column.schemas.name()
+        );
     }
     text.push_str("\n|---|---|");
     text.push_str(&"---|---|---|".repeat(columns.len()));
@@ -206,6 +215,7 @@ pub(crate) fn save(columns: &[Column], path: &Path) -> Result<()> {
         json!({
             "name": column.name,
             "command": column.command,
+            "schemas": column.schemas.name(),
             "figures": figures.collect::<Vec<_>>(),
         })
     });
@@ -218,10 +228,14 @@ pub(crate) fn save(columns: &[Column], path: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::{Column, Figure, Target, Unit, table};
+    use crate::Schemas;
 
     #[test]
     fn columns_share_rows_and_each_is_judged_by_its_own_target() {
-        let mut columns = [Column::new("default flags", "a"), Column::new("lean", "b")];
+        let mut columns = [
+            Column::new("default flags", "a", Schemas::Full),
+            Column::new("lean", "b", Schemas::Lean),
+        ];
         columns[0].add(
             Figure::new("p50 / p99", "67 / 130 ms")
                 .part("p50", 18.25, Unit::Millis, Target::AtMost(20.0))
@@ -239,7 +253,7 @@ mod tests {
             Target::AtMost(0.0),
         ));
         let lines = [
-            "| what | reference | default flags | target | | lean | target | |",
+            "| what | reference | default flags, full schemas | target | | lean, lean schemas | target | |",
             "|---|---|---|---|---|---|---|---|",
             "| p50 / p99 | 67 / 130 ms | 18.2 ms / 50 ms | ≤ 20 ms / ≤ 45 ms | **missed** | 18 ms / 39 ms | ≤ 18 ms / ≤ 40 ms | ok |",
             "| cold |  | | | | 0 | 0 | ok |",

@@ -15,6 +15,7 @@ use serde_json::Value;
 use testbed::{OwnOptions, Testbed};
 use tokio::task::JoinHandle;
 
+use crate::Schemas;
 use crate::controller::{Controller, Launch};
 use crate::cost::{Cost, Idle, Reading, Writer};
 use crate::desk::{Desk, lock};
@@ -39,6 +40,7 @@ pub(crate) struct Setup {
     pub(crate) writer: Writer,
     pub(crate) keeps_claims: bool,
     pub(crate) strategy: String,
+    pub(crate) schemas: Schemas,
     pub(crate) sizes: Sizes,
 }
 
@@ -67,7 +69,7 @@ impl Session {
         });
         let bed = bed.await?;
         let access = Access::read(&bed.kubeconfig()).await?;
-        install(&access).await?;
+        install(&access, setup.schemas).await?;
         let launch = Launch {
             command: setup.command.clone(),
             kubeconfig: bed.kubeconfig(),
@@ -272,8 +274,13 @@ impl Session {
 }
 
 /// Defines the kinds and waits until all are served.
-async fn install(access: &Access) -> Result<()> {
-    let all = definitions(&[Family::Sigs], Versions::V1beta1, Conversion::None)?;
+async fn install(access: &Access, schemas: Schemas) -> Result<()> {
+    let all = definitions(
+        &[Family::Sigs],
+        Versions::V1beta1,
+        Conversion::None,
+        schemas.rendered(),
+    )?;
     define(access, all).await?;
     let connection = access.connect().await?;
     let begun = Instant::now();

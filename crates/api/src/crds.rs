@@ -1,8 +1,8 @@
 //! The CustomResourceDefinitions of both families, generated from the types.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
-    CustomResourceConversion, CustomResourceDefinition, CustomResourceValidation, ServiceReference,
-    WebhookClientConfig, WebhookConversion,
+    CustomResourceConversion, CustomResourceDefinition, CustomResourceValidation, JSONSchemaProps,
+    ServiceReference, WebhookClientConfig, WebhookConversion,
 };
 use kube::{
     CustomResourceExt,
@@ -42,6 +42,16 @@ pub enum Conversion {
     Webhook,
 }
 
+/// How much of a pod template the API server knows. The kruise kinds have no schema there in either case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Schemas {
+    /// Every field.
+    Full,
+    /// That there are containers, and their names. All else is kept as it comes and judged when the pod is made, so that
+    /// no write of a Sandbox pays for it.
+    Lean,
+}
+
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum RenderError {
     #[error(
@@ -61,6 +71,7 @@ pub fn render(
     families: &[Family],
     versions: Versions,
     conversion: Conversion,
+    schemas: Schemas,
 ) -> Result<Vec<CustomResourceDefinition>, RenderError> {
     let mut crds = Vec::new();
     if families.contains(&Family::Sigs) {
@@ -72,7 +83,26 @@ pub fn render(
     if families.contains(&Family::Kruise) {
         crds.extend(kruise());
     }
+    if schemas == Schemas::Lean {
+        crds.iter_mut().flat_map(pod_specs).for_each(make_lean);
+    }
     Ok(crds)
+}
+
+/// Where pod templates have their specs, a place a version.
+fn pod_specs(crd: &mut CustomResourceDefinition) -> impl Iterator<Item = &mut JSONSchemaProps> {
+    const PLACE: [&str; 3] = ["spec", "podTemplate", "spec"];
+    crd.spec.versions.iter_mut().filter_map(|version| {
+        let root = version.schema.as_mut()?.open_api_v3_schema.as_mut()?;
+        PLACE.iter().try_fold(root, |schema, name| {
+            schema.properties.as_mut()?.get_mut(*name)
+        })
+    })
+}
+
+fn make_lean(pod_spec: &mut JSONSchemaProps) {
+    *pod_spec = serde_json::from_value(schema::lean_pod_spec())
+        .unwrap_or_else(|error| unreachable!("a lean pod spec: {error}"));
 }
 
 /// One kind of the sigs family, a CRD a version.

@@ -121,6 +121,32 @@ pub(crate) fn schemaless(_: &mut SchemaGenerator) -> Schema {
     schema(json!({"x-kubernetes-preserve-unknown-fields": true}))
 }
 
+/// A pod spec of which only the containers' names are known. With those as keys, who applies one field of a container on
+/// the server takes nothing from the owners of its other fields.
+pub(crate) fn lean_pod_spec() -> Value {
+    json!({
+        "description": "A pod's spec, kept as it comes and checked when the pod is made; see `kubectl explain pod.spec`.",
+        "type": "object",
+        "required": ["containers"],
+        "properties": {"containers": lean_containers(), "initContainers": lean_containers()},
+        "x-kubernetes-preserve-unknown-fields": true,
+    })
+}
+
+fn lean_containers() -> Value {
+    json!({
+        "type": "array",
+        "items": {
+            "type": "object",
+            "required": ["name"],
+            "properties": {"name": {"type": "string"}},
+            "x-kubernetes-preserve-unknown-fields": true,
+        },
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["name"],
+    })
+}
+
 /// Conditions as a plain list: merge patches replace it whole.
 pub(crate) fn condition_list(_: &mut SchemaGenerator) -> Schema {
     schema(json!({"type": "array", "items": condition()}))

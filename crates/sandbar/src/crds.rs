@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use api::crds::{Conversion, Family, Versions, render};
+use api::crds::{Conversion, Family, Schemas, Versions, render};
 use clap::ValueEnum;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::Value;
@@ -14,7 +14,8 @@ use serde_json::Value;
 /// Print the CustomResourceDefinitions as YAML, ready for `kubectl apply -f -`
 ///
 /// The kinds of agents.kruise.io have a single version and no conversion; --versions and
-/// --conversion speak of the kinds of agents.x-k8s.io and extensions.agents.x-k8s.io.
+/// --conversion speak of the kinds of agents.x-k8s.io and extensions.agents.x-k8s.io. So does --schemas:
+/// the pod templates of agents.kruise.io have no schema in either case.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Whose kinds to print
@@ -26,6 +27,9 @@ pub(crate) struct Args {
     /// How the API server turns one version into the other
     #[arg(long, value_enum, default_value_t = ConversionArg::Webhook)]
     conversion: ConversionArg,
+    /// How much of a pod template the API server knows
+    #[arg(long, value_enum, default_value_t = SchemasArg::Full)]
+    schemas: SchemasArg,
     /// Write one file a CRD into this directory instead of printing
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -59,6 +63,16 @@ enum ConversionArg {
     Webhook,
 }
 
+#[derive(Clone, Copy, ValueEnum)]
+enum SchemasArg {
+    /// Every field: wrong types are refused at once, unknown fields are dropped, `kubectl explain` knows all
+    Full,
+    /// Only the containers' names: each write of a Sandbox costs the API server less. What else a pod's spec says is checked
+    /// when the pod is made, unknown fields are kept, server-side apply sees every list but the containers as one value, and
+    /// `kubectl explain` ends at the pod template
+    Lean,
+}
+
 impl Args {
     pub(crate) fn run(self) -> Result<()> {
         let families: &[Family] = match self.family {
@@ -75,7 +89,11 @@ impl Args {
             ConversionArg::None => Conversion::None,
             ConversionArg::Webhook => Conversion::Webhook,
         };
-        let crds = render(families, versions, conversion)?;
+        let schemas = match self.schemas {
+            SchemasArg::Full => Schemas::Full,
+            SchemasArg::Lean => Schemas::Lean,
+        };
+        let crds = render(families, versions, conversion, schemas)?;
         match self.out {
             Some(directory) => write_files(&directory, &crds),
             None => print(&crds),

@@ -12,7 +12,7 @@ use std::{
 };
 
 use api::{
-    crds::{Conversion, Family, Versions, render},
+    crds::{Conversion, Family, Schemas, Versions, render},
     sigs::v1beta1::Sandbox,
 };
 use k8s_openapi::{
@@ -119,7 +119,14 @@ impl Server {
 
     async fn install(&self) {
         let crds: Api<CustomResourceDefinition> = Api::all(self.client.clone());
-        for crd in render(&[Family::Sigs], Versions::V1beta1, Conversion::None).unwrap() {
+        for crd in render(
+            &[Family::Sigs],
+            Versions::V1beta1,
+            Conversion::None,
+            Schemas::Full,
+        )
+        .unwrap()
+        {
             crds.create(&PostParams::default(), &crd).await.unwrap();
         }
     }

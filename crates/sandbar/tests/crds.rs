@@ -53,13 +53,14 @@ fn deploy_crds_holds_the_default_rendering() {
 
 #[test]
 fn printed_yaml_means_the_generated_crds() {
-    use api::crds::{Conversion, Family, Versions, render};
+    use api::crds::{Conversion, Family, Schemas, Versions, render};
     let printed = sandbar(&["crds"]);
     let printed = documents(std::str::from_utf8(&printed.stdout).unwrap());
     let generated = render(
         &[Family::Sigs, Family::Kruise],
         Versions::Both,
         Conversion::Webhook,
+        Schemas::Full,
     )
     .unwrap();
     assert_eq!(printed.len(), generated.len());
@@ -104,6 +105,42 @@ fn an_unknown_version_is_a_usage_error_that_lists_the_known_ones() {
     assert_eq!(refused.status.code(), Some(2));
     let error = String::from_utf8_lossy(&refused.stderr);
     assert!(error.contains("v1alpha1, v1beta1, both"), "{error}");
+}
+
+#[test]
+fn lean_schemas_end_at_the_pod_template() {
+    let [full, lean] = ["full", "lean"].map(|schemas| sandbar(&["crds", "--schemas", schemas]));
+    assert_eq!(full.stdout, sandbar(&["crds"]).stdout);
+    assert!(lean.stdout.len() * 5 < full.stdout.len());
+    let crds = documents(std::str::from_utf8(&lean.stdout).unwrap());
+    let templates = crds.iter().filter_map(|crd| {
+        let spec = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
+        spec["properties"].get("podTemplate")
+    });
+    let specs: Vec<&Value> = templates.map(|it| &it["properties"]["spec"]).collect();
+    assert_eq!(specs.len(), 2);
+    for spec in specs {
+        assert_eq!(spec["x-kubernetes-preserve-unknown-fields"], true);
+        assert_eq!(spec["required"][0], "containers");
+        assert_eq!(spec["properties"].as_object().unwrap().len(), 2);
+    }
+}
+
+#[test]
+fn help_says_what_lean_schemas_give_and_take() {
+    let help = sandbar(&["crds", "--help"]);
+    let help = String::from_utf8_lossy(&help.stdout);
+    let words: Vec<&str> = help.split_whitespace().collect();
+    let help = words.join(" ");
+    for promise in [
+        "costs the API server less",
+        "checked when the pod is made",
+        "unknown fields are kept",
+        "as one value",
+        "`kubectl explain` ends at the pod template",
+    ] {
+        assert!(help.contains(promise), "{promise}: {help}");
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::{
 };
 
 use api::{
-    crds::{Conversion, Family, Versions, render},
+    crds::{Conversion, Family, Schemas, Versions, render},
     sigs::v1beta1::{SandboxTemplate, SandboxWarmPool},
 };
 use controller::{clock, sigs};
@@ -51,7 +51,14 @@ impl World {
             .unwrap();
         let client = cluster.client();
         let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
-        for crd in render(&[Family::Sigs], Versions::V1beta1, Conversion::None).unwrap() {
+        for crd in render(
+            &[Family::Sigs],
+            Versions::V1beta1,
+            Conversion::None,
+            Schemas::Full,
+        )
+        .unwrap()
+        {
             crds.create(&PostParams::default(), &crd).await.unwrap();
         }
         let start = Instant::now();

@@ -7,7 +7,7 @@ use std::{
 };
 
 use api::{
-    crds::{Conversion, Family, Versions, render},
+    crds::{Conversion, Family, Schemas, Versions, render},
     sigs::v1beta1::{Sandbox, SandboxClaim, SandboxTemplate, SandboxWarmPool},
 };
 use controller::{clock::Clock, sigs};
@@ -229,7 +229,14 @@ pub(crate) async fn define(client: Client, crd: &CustomResourceDefinition) {
 }
 
 async fn install(bed: &Testbed) {
-    for crd in render(&[Family::Sigs], Versions::V1beta1, Conversion::None).unwrap() {
+    for crd in render(
+        &[Family::Sigs],
+        Versions::V1beta1,
+        Conversion::None,
+        Schemas::Full,
+    )
+    .unwrap()
+    {
         define(bed.client(), &crd).await;
     }
     let (sandboxes, pools): (Api<Sandbox>, Api<SandboxWarmPool>) =

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod lean;
 #[path = "../support/clock.rs"]
 mod moved;
 mod scenarios;
@@ -10,6 +11,7 @@ mod writes;
 
 use std::time::Duration;
 
+use api::crds::Schemas;
 use futures::{StreamExt as _, stream};
 use local::fault::{Fault, Faults, points};
 
@@ -22,9 +24,18 @@ const LASTING: [Fault; 2] = [Fault::StallWatches(Duration::from_millis(100)), Fa
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_scenario_ends_as_it_says() {
-    let theatre = Theatre::open().await;
+    play_all(&Theatre::open().await).await;
+}
+
+/// The controllers need nothing that the API server fills in for them or keeps from them.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_scenario_ends_as_it_says_with_lean_schemas() {
+    play_all(&Theatre::with(Schemas::Lean).await).await;
+}
+
+async fn play_all(theatre: &Theatre) {
     for (name, scenario) in scenarios::ALL {
-        let stage = Stage::new(&theatre, name, Faults::none()).await;
+        let stage = Stage::new(theatre, name, Faults::none()).await;
         stage.play(*scenario).await;
     }
 }

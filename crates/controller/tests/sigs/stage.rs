@@ -10,7 +10,7 @@ use std::{
 };
 
 use api::{
-    crds::{Conversion, Family, Versions},
+    crds::{Conversion, Family, Schemas, Versions},
     sigs::v1beta1::{Sandbox, SandboxClaim, SandboxStatus},
 };
 use controller::sigs::{self, Options};
@@ -51,11 +51,14 @@ pub(crate) struct Theatre {
 
 impl Theatre {
     pub(crate) async fn open() -> Self {
+        Self::with(Schemas::Full).await
+    }
+
+    pub(crate) async fn with(schemas: Schemas) -> Self {
         let cluster = Cluster::open(local::Options::ephemeral()).await.unwrap();
         let client = cluster.client();
         let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
-        let rendered = api::crds::render(&[Family::Sigs], Versions::V1beta1, Conversion::None);
-        for crd in rendered.unwrap() {
+        for crd in definitions(schemas) {
             crds.create(&PostParams::default(), &crd).await.unwrap();
         }
         let sandboxes: Api<Sandbox> = Api::all(client.clone());
@@ -74,6 +77,11 @@ impl Theatre {
             stages: AtomicUsize::new(0),
         }
     }
+}
+
+fn definitions(schemas: Schemas) -> Vec<CustomResourceDefinition> {
+    let family = [Family::Sigs];
+    api::crds::render(&family, Versions::V1beta1, Conversion::None, schemas).unwrap()
 }
 
 /// About the time of the cluster, and not on a whole second.
@@ -385,6 +393,16 @@ impl Stage {
         let params = PatchParams::default();
         let patched = self.api().patch(name, &params, &Patch::Merge(patch)).await;
         patched.unwrap()
+    }
+
+    /// Gives the whole theatre other definitions; the server follows soon after.
+    pub(crate) async fn define(&self, schemas: Schemas) {
+        let crds: Api<CustomResourceDefinition> = Api::all(self.client.clone());
+        for crd in definitions(schemas) {
+            let patch = Patch::Merge(json!({"spec": {"versions": crd.spec.versions}}));
+            let (name, params) = (crd.metadata.name.unwrap(), PatchParams::default());
+            crds.patch(&name, &params, &patch).await.unwrap();
+        }
     }
 
     pub(crate) async fn delete<K>(&self, name: &str)

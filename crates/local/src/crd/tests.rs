@@ -385,9 +385,12 @@ fn every_served_version_becomes_a_resource() {
 
 #[test]
 fn the_projects_own_definitions_are_accepted_and_served() {
-    use api::crds::{Conversion as Rendered, Family, Versions, render};
+    use api::crds::{Conversion as Rendered, Family, Schemas, Versions, render};
     let families = [Family::Sigs, Family::Kruise];
-    for definition in render(&families, Versions::Both, Rendered::Webhook).unwrap() {
+    let rendered = [Schemas::Full, Schemas::Lean]
+        .into_iter()
+        .flat_map(|schemas| render(&families, Versions::Both, Rendered::Webhook, schemas).unwrap());
+    for definition in rendered {
         let definition = serde_json::to_value(definition).unwrap();
         let name = definition["metadata"]["name"].clone();
         let (definition, errors) = created(definition);
