@@ -18,10 +18,11 @@ use super::{
 };
 use crate::{
     clock::Clock,
-    meta::Key,
+    meta::{Key, Meta},
     metrics::Metrics,
     queue::{Next, Pass, Queue},
     rush::Rush,
+    trace::{self, Traces},
     watch::Scope,
     write::Writer,
 };
@@ -38,6 +39,7 @@ pub struct Options {
     pub pool: pool::Options,
     pub claim: claim::Options,
     pub metrics: Metrics,
+    pub traces: Traces,
     /// Told when everything has been listed, which is when work begins.
     pub listed: Arc<watch::Sender<bool>>,
 }
@@ -53,6 +55,7 @@ impl Default for Options {
             pool: pool::Options::default(),
             claim: claim::Options::default(),
             metrics: Metrics::default(),
+            traces: Traces::default(),
             listed: Arc::default(),
         }
     }
@@ -67,6 +70,7 @@ pub(crate) struct Common {
     pub(super) ledger: Ledger,
     pub(super) rush: Rush,
     pub(super) metrics: Metrics,
+    pub(super) traces: Traces,
 }
 
 impl Common {
@@ -92,6 +96,7 @@ pub async fn run(client: Client, clock: Clock, options: Options) {
         ledger: Ledger::default(),
         rush: Rush::default(),
         metrics: options.metrics,
+        traces: options.traces,
     };
     let stores = &common.stores;
     let _counted = census::tell(&common.metrics, stores);
@@ -114,24 +119,54 @@ pub async fn run(client: Client, clock: Clock, options: Options) {
     let templates = Templates::new(&common);
     let pools = Pools::new(&common, options.pool.clone());
     let claims = Claims::new(&common, options.claim, options.pool);
+    let traces = &common.traces;
     join4(
-        drive(&queues.sandboxes, workers.0, sandboxes),
-        drive(&queues.templates, workers.1, templates),
-        drive(&queues.pools, workers.2, pools),
-        drive(&queues.claims, workers.3, claims),
+        drive(&queues.sandboxes, workers.0, sandboxes, traces),
+        drive(&queues.templates, workers.1, templates, traces),
+        drive(&queues.pools, workers.2, pools, traces),
+        drive(&queues.claims, workers.3, claims, traces),
     )
     .await;
 }
 
 /// Looks at one kind of object.
 pub(crate) trait Controller: Clone + Send + 'static {
+    /// What a pass is called in traces.
+    const SPAN: &'static str;
+
     fn pass(&self, pass: Pass<Key>) -> impl Future<Output = Next> + Send;
+
+    /// The object, if it is still there.
+    fn meta(&self, key: &Key) -> Option<Meta>;
+
+    /// The trace that its passes belong to.
+    fn trace(&self, meta: &Meta) -> Option<String> {
+        trace::of(&meta.annotations).map(ToOwned::to_owned)
+    }
 }
 
-async fn drive<C: Controller>(queue: &Queue<Key>, at_a_time: usize, controller: C) {
+async fn drive<C: Controller>(
+    queue: &Queue<Key>,
+    at_a_time: usize,
+    controller: C,
+    traces: &Traces,
+) {
     let pass = |pass: Pass<Key>| {
-        let controller = controller.clone();
-        async move { controller.pass(pass).await }
+        let (controller, traces) = (controller.clone(), traces.clone());
+        async move {
+            let meta = match traces.are_on() {
+                true => controller.meta(&pass.key),
+                false => None,
+            };
+            match meta {
+                None => controller.pass(pass).await,
+                Some(meta) => {
+                    let trace = controller.trace(&meta);
+                    let work = controller.pass(pass);
+                    traces.pass(C::SPAN, &meta.key, trace, work).await
+                }
+            }
+        }
     };
     queue.drive(at_a_time, pass).await;
 }

@@ -13,7 +13,10 @@ use api::{
     crds::{Conversion, Family, Schemas, Versions},
     sigs::v1beta1::{Sandbox, SandboxClaim, SandboxStatus},
 };
-use controller::sigs::{self, Options};
+use controller::{
+    sigs::{self, Options},
+    trace::Traces,
+};
 use futures::future::LocalBoxFuture;
 use json_patch::merge;
 use k8s_openapi::{
@@ -101,6 +104,7 @@ pub(crate) struct Stage {
     /// What the controller that comes after a dead one does.
     survivor: Faults,
     extensions: bool,
+    traces: Traces,
     controller: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -134,6 +138,7 @@ impl Stage {
             faults,
             survivor: Faults::none(),
             extensions: true,
+            traces: Traces::default(),
             controller: Mutex::new(None),
         }
     }
@@ -144,6 +149,10 @@ impl Stage {
             extensions: false,
             ..self
         }
+    }
+
+    pub(crate) fn with_traces(self, traces: Traces) -> Self {
+        Self { traces, ..self }
     }
 
     fn start(&self, faults: &Faults) {
@@ -167,6 +176,7 @@ impl Stage {
                 ..sigs::pool::Options::default()
             },
             extensions: self.extensions,
+            traces: self.traces.clone(),
             ..Options::default()
         };
         let client = faults.client(self.client.clone());

@@ -1,6 +1,12 @@
 //! What a member of a pool costs, and a claim.
 
+use std::{
+    collections::BTreeSet,
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
 use api::sigs::v1beta1::{Sandbox, SandboxClaim, SandboxTemplate, SandboxWarmPool};
+use controller::trace::{Headers, Tracer, Traces};
 use futures::FutureExt as _;
 use kube::ResourceExt as _;
 use local::fault::Faults;
@@ -91,7 +97,8 @@ async fn told_after_a_while(stage: &Stage) {
     assert!(matches!(stage.writes(), 2 | 3), "{}", stage.writes());
 }
 
-async fn from_stock_to_stock(stage: &Stage) {
+/// What a claim and the refill of its pool cost.
+async fn from_stock_to_stock(stage: &Stage) -> usize {
     stage
         .create::<SandboxTemplate>(template("one", "app:1", json!({})))
         .await;
@@ -118,16 +125,64 @@ async fn from_stock_to_stock(stage: &Stage) {
         .until_at_once("refilled", in_stock, |found| *found == (3, 1))
         .await;
     let after = stage.settle().await;
+    after - before
+}
+
+async fn eight_writes(stage: &Stage) {
     // bind, status and stamps of the claim, labels of the pod, event; sandbox, pod, status of the refill; and of the pool none
-    assert_eq!(after - before, 8, "{}", stage.story("too many writes"));
+    let writes = from_stock_to_stock(stage).await;
+    assert_eq!(writes, 8, "{}", stage.story("too many writes"));
+}
+
+/// Every pass is a trace of its own, unless it is told of another.
+struct Numbered(AtomicUsize);
+
+impl Tracer for Numbered {
+    fn join(&self, _: &tracing::Span, _: &Headers) {}
+
+    fn headers(&self, _: &tracing::Span) -> Headers {
+        let number = self.0.fetch_add(1, Ordering::Relaxed);
+        let parent = format!("00-{number:032x}-00f067aa0ba902b7-01");
+        Headers::from([("traceparent".to_owned(), parent)])
+    }
+}
+
+fn trace<K: kube::Resource>(object: &K) -> Option<&String> {
+    object.annotations().get("opentelemetry.io/trace-context")
+}
+
+async fn nine_writes_and_one_trace(stage: &Stage) {
+    // the member that the refill makes says to which trace it belongs
+    let writes = from_stock_to_stock(stage).await;
+    assert_eq!(writes, 9, "{}", stage.story("too many writes"));
+    let claim = stage.list::<SandboxClaim>().await.remove(0);
+    let sandboxes = stage.list::<Sandbox>().await;
+    let traces: BTreeSet<_> = sandboxes.iter().map(|one| trace(one).unwrap()).collect();
+    assert_eq!(traces.len(), 3, "{traces:#?}");
+    let name = claim.status.as_ref().unwrap().sandbox.as_ref().unwrap();
+    let bound = sandboxes
+        .iter()
+        .find(|one| Some(one.name_any()) == name.name);
+    assert!(trace(&claim).is_some());
+    assert_eq!(trace(bound.unwrap()), trace(&claim));
+    let of_others = stage.list::<SandboxWarmPool>().await;
+    assert_eq!(of_others.iter().find_map(trace), None);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_and_its_refill_cost_eight_writes() {
     let theatre = Theatre::open().await;
     let stage = Stage::new(&theatre, "claimed", Faults::none()).await;
+    stage.play(|stage| eight_writes(stage).boxed_local()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_tracing_a_sandbox_costs_one_write_more_and_a_claim_none() {
+    let theatre = Theatre::open().await;
+    let stage = Stage::new(&theatre, "traced", Faults::none()).await;
+    let stage = stage.with_traces(Traces::with(Numbered(AtomicUsize::new(1))));
     stage
-        .play(|stage| from_stock_to_stock(stage).boxed_local())
+        .play(|stage| nine_writes_and_one_trace(stage).boxed_local())
         .await;
 }
 

@@ -65,7 +65,7 @@ pub(crate) struct Args {
     pub(super) endpoints: Endpoints,
     #[command(flatten, next_help_heading = "Controllers")]
     controllers: Controllers,
-    #[command(flatten, next_help_heading = "Logs")]
+    #[command(flatten, next_help_heading = "Logs and traces")]
     pub(super) logs: Logs,
     #[command(flatten, next_help_heading = "Accepted and without effect")]
     unused: Unused,
@@ -151,6 +151,14 @@ pub(super) struct Logs {
     /// How log lines look
     #[arg(long, value_enum, default_value_t = Encoder::Console)]
     pub(super) zap_encoder: Encoder,
+    /// Export a span of each look at an object by OTLP, as OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_SERVICE_NAME and so on say
+    ///
+    /// Spans go to http://localhost:4317 over gRPC unless OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT
+    /// names another place. They continue the trace that the annotation opentelemetry.io/trace-context of an object names, and
+    /// hand it on from a claim to its sandbox. A sandbox without the annotation gets one, which is a write more for each.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, action = clap::ArgAction::Set,
+        default_missing_value = "true", default_value = "false", hide_possible_values = true, value_parser = go::boolean)]
+    pub(super) enable_tracing: bool,
 }
 
 /// Declares flags that are checked, named in a warning, and otherwise left alone.
@@ -194,10 +202,6 @@ unused! {
     /// Statuses are written when they change, and at once
     #[arg(long, value_name = "TIME", value_parser = go::duration)]
     sandbox_write_behind_window: Duration,
-    /// There is no tracing yet
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, action = clap::ArgAction::Set,
-        default_missing_value = "true", hide_possible_values = true, value_parser = go::boolean)]
-    enable_tracing: bool,
     /// There are no profiles of Go programs to be had
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, action = clap::ArgAction::Set,
         default_missing_value = "true", hide_possible_values = true, value_parser = go::boolean)]

@@ -1,6 +1,11 @@
 //! `sandbar controller`: the controllers on a cluster.
 
 mod cluster;
+#[cfg(feature = "otel")]
+mod export;
+#[cfg(not(feature = "otel"))]
+#[path = "no_export.rs"]
+mod export;
 mod flags;
 mod go;
 mod http;
@@ -15,6 +20,7 @@ use controller::{
     lease::{Candidate, Role, Terms},
     metrics::{CONTENT_TYPE, Metrics},
     sigs,
+    trace::{self, Traces},
 };
 use kube::Client;
 use tokio::{
@@ -24,10 +30,14 @@ use tokio::{
 };
 use tracing::{info, warn};
 use tracing_subscriber::{
-    Layer as _, filter::Targets, layer::SubscriberExt as _, util::SubscriberInitExt as _,
+    Layer as _,
+    filter::{LevelFilter, Targets},
+    layer::SubscriberExt as _,
+    util::SubscriberInitExt as _,
 };
 
 use crate::signals::asked_to_stop;
+use export::Export;
 pub(crate) use flags::{Args, with_two_dashes};
 use flags::{Encoder, Logs};
 use http::Answer;
@@ -52,7 +62,20 @@ impl Args {
     }
 
     async fn control(self) -> Result<()> {
-        start_logs(&self.logs);
+        let export = match self.logs.enable_tracing {
+            true => Some(Export::start()?),
+            false => None,
+        };
+        start_logs(&self.logs, export.as_ref());
+        let traces = export.as_ref().map(Export::traces).unwrap_or_default();
+        let ended = self.control_until_asked(traces).await;
+        if let Some(export) = export {
+            export.end().await;
+        }
+        ended
+    }
+
+    async fn control_until_asked(&self, traces: Traces) -> Result<()> {
         let asked = asked_to_stop().context("waiting for signals")?;
         let unused = self.unused();
         if !unused.is_empty() {
@@ -72,7 +95,8 @@ impl Args {
         let mut election = None;
         let work = async {
             self.wait_for_kinds(&client, &readiness).await;
-            let options = self.found(&client, &metrics, &readiness).await;
+            let mut options = self.found(&client, &metrics, &readiness).await;
+            options.traces = traces;
             readiness.wait_for(None);
             if self.election.leader_elect {
                 election = Some(self.stand(&client, &readiness, left));
@@ -250,7 +274,7 @@ fn identity() -> String {
     format!("{host}_{}", uuid::Uuid::new_v4())
 }
 
-fn start_logs(logs: &Logs) {
+fn start_logs(logs: &Logs, export: Option<&Export>) {
     // libraries say more than anybody asked for
     let libraries = match logs.zap_log_level {
         tracing::Level::TRACE => tracing::Level::DEBUG,
@@ -260,7 +284,8 @@ fn start_logs(logs: &Logs) {
     let targets = Targets::new()
         .with_default(libraries)
         .with_target("sandbar", logs.zap_log_level)
-        .with_target("controller", logs.zap_log_level);
+        .with_target("controller", logs.zap_log_level)
+        .with_target(trace::TARGET, LevelFilter::OFF);
     let lines = tracing_subscriber::fmt::layer()
         .with_ansi(false)
         .with_writer(io::stderr);
@@ -268,7 +293,9 @@ fn start_logs(logs: &Logs) {
         Encoder::Console => lines.boxed(),
         Encoder::Json => lines.json().flatten_event(true).boxed(),
     };
-    tracing_subscriber::registry()
-        .with(lines.with_filter(targets))
-        .init();
+    let lines = tracing_subscriber::registry().with(lines.with_filter(targets));
+    match export {
+        Some(export) => lines.with(export.layer()).init(),
+        None => lines.init(),
+    }
 }

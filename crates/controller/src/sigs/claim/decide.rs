@@ -39,6 +39,7 @@ use crate::{
         stock::Find,
         template::view::Template,
     },
+    trace,
 };
 
 /// How long a claim waits for members that are on their way before it starts a sandbox of its own.
@@ -271,8 +272,13 @@ impl World<'_> {
         }
     }
 
+    /// What a sandbox is told of the trace of the claim that has it.
+    fn trace(&self) -> Option<&str> {
+        trace::of(&self.claim.meta.annotations).or(self.memory.trace.as_deref())
+    }
+
     fn bind(&self, sandbox: &Sandbox, template: Option<&Template>) -> ControlFlow<Act, Next> {
-        match metadata::transfer(self.claim, sandbox, template) {
+        match metadata::transfer(self.claim, sandbox, template, self.trace()) {
             Ok(patch) => Break(Act::Bind(Arc::new(sandbox.clone()), patch)),
             Err(problem) => self.fail(&problem),
         }
@@ -325,7 +331,7 @@ impl World<'_> {
     }
 
     fn start(&self, template: &Template) -> ControlFlow<Act, Next> {
-        match provision::sandbox(self.claim, template) {
+        match provision::sandbox(self.claim, template, self.trace()) {
             Ok(body) => Break(Act::Create(body)),
             // clients give up on it, and the template may have been mended
             Err(problem) if !self.is_template_fresh && !problem.is_told(self.claim) => {

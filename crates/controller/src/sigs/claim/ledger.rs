@@ -16,6 +16,7 @@ use crate::{
     meta::{Key, Meta},
     sigs::{names, pool::member::is_on_offer, sandbox::view::Sandbox},
     store::Change,
+    trace,
 };
 
 /// Clones are one ledger.
@@ -40,6 +41,8 @@ pub struct Memory {
     pub news: Option<News>,
     /// Its pool knows that it came.
     pub is_counted: bool,
+    /// The trace that it belongs to, whether it says so itself or not.
+    pub trace: Option<String>,
     pub unsure: Option<Unsure>,
 }
 
@@ -75,6 +78,20 @@ impl Ledger {
 
     pub fn note(&self, claim: &str, change: impl FnOnce(&mut Memory)) {
         change(self.pages().claims.entry(claim.into()).or_default());
+    }
+
+    /// The trace that a claim belongs to: what it says itself, or what began when it was first seen, which whoever starts
+    /// anew learns from its sandbox.
+    pub fn trace(&self, claim: &Meta, sandboxes: &[Arc<Sandbox>]) -> Option<String> {
+        let own = trace::of(&claim.annotations).map(ToOwned::to_owned);
+        let begun = || self.memory(&claim.uid).trace;
+        let given = || {
+            let mut traces = sandboxes.iter().filter_map(|sandbox| {
+                trace::of(&sandbox.meta.annotations).filter(|trace| trace::read(trace).is_some())
+            });
+            traces.next().map(ToOwned::to_owned)
+        };
+        own.or_else(begun).or_else(given)
     }
 
     /// Nothing is left to be done for it.

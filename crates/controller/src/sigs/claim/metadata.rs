@@ -13,6 +13,7 @@ use super::{ledger::Memory, status::Problem, view::Claim};
 use crate::{
     conditions::{self, READY},
     sigs::{blueprint, names, sandbox::view::Sandbox, template::view::Template},
+    trace,
 };
 
 /// Domains whose annotations control something.
@@ -173,6 +174,7 @@ pub(super) fn transfer(
     claim: &Claim,
     sandbox: &Sandbox,
     template: Option<&Template>,
+    trace: Option<&str>,
 ) -> Result<Value, Problem> {
     let mut labels: Map<String, Value> = POOL_LABELS
         .into_iter()
@@ -195,7 +197,7 @@ pub(super) fn transfer(
             annotations.insert(key.to_owned(), Value::Null);
         }
     }
-    if let Some(trace) = claim.meta.annotations.get(names::TRACE_CONTEXT) {
+    if let Some(trace) = trace {
         annotations.insert(names::TRACE_CONTEXT.to_owned(), json!(trace));
     }
     let mut metadata = json!({"labels": labels, "ownerReferences": [owner(claim)]});
@@ -329,6 +331,13 @@ pub(super) fn bookkeeping(
             if let Some(stamp) = stamp.filter(|_| meta.annotations.get(key).is_none()) {
                 annotations.insert(key.to_owned(), json!(stamp));
             }
+        }
+        // never worth a write of its own
+        if let Some(trace) = &memory.trace
+            && annotations.contains_key(names::FIRST_OBSERVED)
+            && trace::of(&meta.annotations).is_none()
+        {
+            annotations.insert(names::TRACE_CONTEXT.to_owned(), json!(trace));
         }
     }
     let mut metadata = Map::new();

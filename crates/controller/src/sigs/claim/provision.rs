@@ -19,7 +19,11 @@ pub(super) fn is_needed(claim: &Claim) -> bool {
 }
 
 /// What to create; it is called like the claim.
-pub(super) fn sandbox(claim: &Claim, template: &Template) -> Result<Value, Problem> {
+pub(super) fn sandbox(
+    claim: &Claim,
+    template: &Template,
+    trace: Option<&str>,
+) -> Result<Value, Problem> {
     let mut blueprint = template.blueprint.clone();
     blueprint.volume_claim_templates = volumes(claim, template)?;
     blueprint.pod_template.metadata = Some(metadata::pod(claim, template)?);
@@ -39,7 +43,7 @@ pub(super) fn sandbox(claim: &Claim, template: &Template) -> Result<Value, Probl
         // a pod is called like its sandbox, and saying so now saves saying it later
         names::POD_NAME: name,
     });
-    if let Some(trace) = meta.annotations.get(names::TRACE_CONTEXT) {
+    if let Some(trace) = trace {
         annotations[names::TRACE_CONTEXT] = json!(trace);
     }
     Ok(json!({

@@ -30,6 +30,7 @@ use crate::{
         stores::Stores,
         template::view::Template,
     },
+    trace::Traces,
     write::{Failure, Guard, Writer},
 };
 
@@ -75,6 +76,7 @@ pub(crate) struct Claims {
     clock: Clock,
     rush: Rush,
     metrics: Metrics,
+    traces: Traces,
     options: Arc<Options>,
     pool_options: Arc<pool::Options>,
 }
@@ -89,6 +91,7 @@ impl Claims {
             clock: common.clock.clone(),
             rush: common.rush.clone(),
             metrics: common.metrics.clone(),
+            traces: common.traces.clone(),
             options: Arc::new(options),
             pool_options: Arc::new(pool_options),
         }
@@ -96,7 +99,19 @@ impl Claims {
 }
 
 impl Controller for Claims {
+    const SPAN: &'static str = "ReconcileSandboxClaim";
+
+    fn meta(&self, key: &Key) -> Option<Meta> {
+        self.stores.claims.get(key).map(|claim| claim.meta.clone())
+    }
+
+    fn trace(&self, meta: &Meta) -> Option<String> {
+        let owned = self.stores.sandboxes.owned_by(&meta.uid);
+        self.ledger.trace(meta, &owned)
+    }
+
     async fn pass(&self, pass: Pass<Key>) -> Next {
+        self.remember_trace(&pass.key);
         let next = self.tend(&pass).await;
         // a promise outlives its pass only if nobody knows whether it was kept
         if let Some(claim) = self.stores.claims.get(&pass.key) {
@@ -110,6 +125,16 @@ impl Controller for Claims {
 }
 
 impl Claims {
+    /// The claim itself is told later, when something else is written on it.
+    fn remember_trace(&self, key: &Key) {
+        let claim = self.stores.claims.get(key);
+        if let Some(claim) = claim.filter(|_| self.traces.are_on()) {
+            let trace = self.trace(&claim.meta).or_else(|| self.traces.context());
+            self.ledger
+                .note(&claim.meta.uid, |memory| memory.trace = trace);
+        }
+    }
+
     /// One look at a claim: act until there is nothing left to do.
     async fn tend(&self, pass: &Pass<Key>) -> Next {
         let mut seen = Seen::default();

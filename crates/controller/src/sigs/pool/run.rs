@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     clock::Clock,
-    meta::Key,
+    meta::{Key, Meta},
     queue::{Next, Pass},
     rush::Rush,
     sigs::{
@@ -82,6 +82,12 @@ pub(crate) struct Pools {
 }
 
 impl Controller for Pools {
+    const SPAN: &'static str = "ReconcileSandboxWarmPool";
+
+    fn meta(&self, key: &Key) -> Option<Meta> {
+        self.stores.pools.get(key).map(|pool| pool.meta.clone())
+    }
+
     async fn pass(&self, pass: Pass<Key>) -> Next {
         self.rush.over().await;
         let Some(pool) = self.stores.pools.get(&pass.key) else {

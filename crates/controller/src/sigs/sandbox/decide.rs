@@ -62,6 +62,8 @@ pub struct World<'a> {
     pub volumes: Vec<Look<Volume>>,
     /// What was tried in this pass and failed.
     pub trouble: BTreeMap<Part, String>,
+    /// What the sandbox is to say of the trace it belongs to, if it says nothing and there is tracing.
+    pub trace: Option<String>,
     /// The news of this pass has been told.
     pub is_told: bool,
     pub domain: &'a str,
@@ -114,6 +116,23 @@ pub enum Act {
     Tell(News),
 }
 
+impl Act {
+    /// What it is called in traces, if there is anything to see.
+    pub(super) fn span(&self) -> Option<&'static str> {
+        let part = match self {
+            Self::Create(part, _) | Self::Patch(part, ..) | Self::Delete(part, _) => *part,
+            Self::Update(..) => Part::Pod,
+            Self::ReadPod(_) | Self::ReadService | Self::ReadWhole(_) => return None,
+            Self::Status(_) | Self::Tell(_) => return None,
+        };
+        match part {
+            Part::Volume(_) => Some("reconcilePVCs"),
+            Part::Pod => Some("reconcilePod"),
+            Part::Service | Part::Sandbox => None,
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
     Act(Act),
@@ -123,6 +142,9 @@ pub enum Step {
 pub fn decide(world: &World<'_>) -> Step {
     if world.sandbox.meta.is_deleting {
         return Step::Rest(Next::Never);
+    }
+    if let Break(act) = world.join_trace() {
+        return Step::Act(act);
     }
     let expiry = expiry_of(world);
     let end = expiry.next_look();
@@ -166,6 +188,18 @@ fn expiry_of(world: &World<'_>) -> Expiry<SandboxEffect> {
 }
 
 impl World<'_> {
+    /// Before anything else: a member that has a pod may be claimed, and whoever claims it brings a trace.
+    fn join_trace(&self) -> ControlFlow<Act> {
+        match &self.trace {
+            Some(trace) if !self.trouble.contains_key(&Part::Sandbox) => {
+                let patch = json!({"metadata": {"annotations": {names::TRACE_CONTEXT: trace}}});
+                let (meta, guard) = (self.sandbox.meta.clone(), Guard::Unchanged);
+                Break(Act::Patch(Part::Sandbox, meta, guard, patch))
+            }
+            _ => Continue(()),
+        }
+    }
+
     /// Everything that a sandbox has while it lives, in this order: volumes, pod, service, status.
     fn keep(&self) -> ControlFlow<Act, All> {
         let mut errors = Vec::new();

@@ -27,6 +27,7 @@ use crate::{
         stores::Stores,
     },
     store::{Store, View},
+    trace::{self, Traces},
     write::{Failure, Writer},
 };
 
@@ -66,6 +67,7 @@ pub(crate) struct Sandboxes {
     domain: Arc<str>,
     platform: Platform,
     rush: Rush,
+    traces: Traces,
     refusals: Arc<Mutex<HashMap<Key, Refusal>>>,
 }
 
@@ -77,6 +79,13 @@ struct Refusal {
 }
 
 impl Controller for Sandboxes {
+    const SPAN: &'static str = "ReconcileSandbox";
+
+    fn meta(&self, key: &Key) -> Option<Meta> {
+        let sandbox = self.stores.sandboxes.get(key);
+        sandbox.map(|sandbox| sandbox.meta.clone())
+    }
+
     /// One look at a sandbox: act until there is nothing left to do.
     async fn pass(&self, pass: Pass<Key>) -> Next {
         let mut seen = Seen::default();
@@ -96,7 +105,8 @@ impl Controller for Sandboxes {
                 Step::Rest(next) => return next,
                 Step::Act(act) => act,
             };
-            match self.act(&sandbox, &act, &mut seen).await {
+            let done = self.act(&sandbox, &act, &mut seen);
+            match trace::part(act.span(), &pass.key, done).await {
                 Ok(()) => {}
                 Err(failure) if pass.is_worth_telling(&failure) && seen.can_note(&act) => {
                     seen.note(act, failure);
@@ -117,6 +127,7 @@ impl Sandboxes {
             domain: options.cluster_domain.into(),
             platform,
             rush: common.rush.clone(),
+            traces: common.traces.clone(),
             refusals: Arc::default(),
         }
     }
@@ -146,6 +157,7 @@ impl Sandboxes {
                 .unwrap_or_else(|| seen.service.clone()),
             volumes: seen.volumes(&stores.volumes, sandbox, blueprint),
             trouble: seen.trouble.clone(),
+            trace: self.traces.missing(&sandbox.meta.annotations),
             is_told: seen.is_told,
             domain: &self.domain,
             now: self.clock.now(),

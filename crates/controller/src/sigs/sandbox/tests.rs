@@ -84,6 +84,7 @@ struct Known {
     service: Look<Service>,
     volumes: Vec<Look<Volume>>,
     trouble: BTreeMap<Part, String>,
+    trace: Option<String>,
 }
 
 fn known(change: Value) -> Known {
@@ -102,6 +103,7 @@ fn known(change: Value) -> Known {
         updates: 0,
         service: Look::Unknown,
         trouble: BTreeMap::new(),
+        trace: None,
     }
 }
 
@@ -129,6 +131,7 @@ impl Known {
             service: self.service.clone(),
             volumes: self.volumes.clone(),
             trouble: self.trouble.clone(),
+            trace: self.trace.clone(),
             is_told: false,
             domain: "cluster.local",
             now: NOON.parse::<Timestamp>().unwrap(),

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     clock::Clock,
     events::{News, Teller},
-    meta::Key,
+    meta::{Key, Meta},
     queue::{Next, Pass},
     sigs::{
         names,
@@ -66,6 +66,13 @@ impl Templates {
 }
 
 impl Controller for Templates {
+    const SPAN: &'static str = "ReconcileSandboxTemplate";
+
+    fn meta(&self, key: &Key) -> Option<Meta> {
+        let template = self.stores.templates.get(key);
+        template.map(|template| template.meta.clone())
+    }
+
     async fn pass(&self, pass: Pass<Key>) -> Next {
         let policy_key = pass.key.beside(&policy::name(&pass.key.name));
         let mut in_the_way = None;

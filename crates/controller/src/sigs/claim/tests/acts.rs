@@ -52,6 +52,34 @@ fn a_claim_is_bound_before_anything_else_is_written() {
 }
 
 #[test]
+fn a_sandbox_is_told_of_the_trace_of_its_claim() {
+    let annotated = json!({"metadata": {"annotations": {"opentelemetry.io/trace-context": "own"}}});
+    let empty = json!({"metadata": {"annotations": {"opentelemetry.io/trace-context": ""}}});
+    for (claim, begun, told) in [
+        (json!({}), None, None),
+        (json!({}), Some("begun"), Some("begun")),
+        (annotated.clone(), None, Some("own")),
+        (annotated, Some("begun"), Some("own")),
+        (empty, Some("begun"), Some("begun")),
+    ] {
+        let mut scene = Scene::new(&claim);
+        scene.memory.trace = begun.map(ToOwned::to_owned);
+        for offer in [
+            Offer::Member(Arc::new(member(&json!({})))),
+            nothing(0, None),
+        ] {
+            scene.offer = Some(Ok(offer));
+            let body = match scene.act() {
+                Act::Bind(_, body) | Act::Create(body) => body,
+                act => panic!("neither bound nor made: {act:?}"),
+            };
+            let trace = &body["metadata"]["annotations"]["opentelemetry.io/trace-context"];
+            assert_eq!(trace.as_str(), told, "{claim} {begun:?}");
+        }
+    }
+}
+
+#[test]
 fn the_answer_names_the_sandbox_and_forwards_what_it_says() {
     let finished = condition("Finished", "True", "PodSucceeded");
     let sandbox = json!({"status": {"conditions": [

@@ -50,6 +50,51 @@ fn everything_is_written_at_once_when_the_claim_is_ready() {
 }
 
 #[test]
+fn a_trace_is_written_with_the_other_stamps_or_not_at_all() {
+    const TRACE: &str = "opentelemetry.io/trace-context";
+    let memory = Memory {
+        observed: Some(noon()),
+        trace: Some("begun".to_owned()),
+        ..Memory::default()
+    };
+    let trace = |annotations: Value, without_stamps| {
+        let claim = ready(&json!({"metadata": {"annotations": annotations}}));
+        let written = books(&claim, &memory, without_stamps)?;
+        written["metadata"]["annotations"]
+            .get(TRACE)
+            .map(Value::to_string)
+    };
+    let begun = Some(r#""begun""#.to_owned());
+    assert_eq!(trace(json!({}), false), begun);
+    assert_eq!(trace(json!({}), true), None);
+    assert_eq!(trace(json!({TRACE: "its own"}), false), None);
+    let observed = json!({
+        "agents.x-k8s.io/sandbox-name": "pool-1",
+        "agents.x-k8s.io/controller-first-observed-at": "x",
+        "agents.x-k8s.io/claim-first-ready-at": "y",
+    });
+    let observed = ready(&json!({"metadata": {"annotations": observed}}));
+    assert_eq!(books(&observed, &memory, false), None);
+}
+
+#[test]
+fn a_claim_belongs_to_the_trace_that_is_known_best() {
+    const PARENT: &str = r#"{"traceparent":"x"}"#;
+    let annotated = |value: &str| json!({"metadata": {"annotations": {"opentelemetry.io/trace-context": value}}});
+    let (plain, own) = (claim(&json!({})).meta, claim(&annotated("own")).meta);
+    let sandboxes = [
+        Arc::new(bound(&annotated("malformed"))),
+        Arc::new(bound(&annotated(PARENT))),
+    ];
+    let ledger = Ledger::default();
+    assert_eq!(ledger.trace(&plain, &[]), None);
+    assert_eq!(ledger.trace(&plain, &sandboxes).as_deref(), Some(PARENT));
+    ledger.note("claim", |memory| memory.trace = Some("begun".to_owned()));
+    assert_eq!(ledger.trace(&plain, &sandboxes).as_deref(), Some("begun"));
+    assert_eq!(ledger.trace(&own, &sandboxes).as_deref(), Some("own"));
+}
+
+#[test]
 fn what_is_wrong_is_corrected_at_once() {
     let corrected = json!({"annotations": {"agents.x-k8s.io/sandbox-name": "pool-1"}});
     let wrong = json!({"agents.x-k8s.io/sandbox-name": "pool-9"});

@@ -104,7 +104,7 @@ fn a_transfer_is_one_patch() {
     }));
     let annotations = json!({"sandbar.dev/for-rollout": "x", "sandbar.dev/update": "y"});
     let member = member(&json!({"metadata": {"annotations": annotations}}));
-    let patch = transfer(&claim, &member, Some(&template(&json!({})))).unwrap();
+    let patch = transfer(&claim, &member, Some(&template(&json!({}))), Some("{}")).unwrap();
     let wanted = json!({
         "metadata": {
             "labels": {
@@ -118,6 +118,7 @@ fn a_transfer_is_one_patch() {
             },
             "annotations": {
                 "agents.x-k8s.io/pod-name": "pool-1",
+                "opentelemetry.io/trace-context": "{}",
                 "sandbar.dev/for-rollout": null,
                 "sandbar.dev/update": null,
             },
@@ -141,7 +142,9 @@ fn a_transfer_is_one_patch() {
     });
     assert_eq!(patch, wanted);
 
-    let without = transfer(&claim, &member, None).unwrap();
+    let without = transfer(&claim, &member, None, None).unwrap();
+    let annotations = &without["metadata"]["annotations"];
+    assert_eq!(annotations.get("opentelemetry.io/trace-context"), None);
     let labels = &without["metadata"]["labels"];
     assert_eq!(
         labels.get("agents.x-k8s.io/sandbox-template-ref-hash"),

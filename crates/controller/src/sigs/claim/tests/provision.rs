@@ -14,7 +14,7 @@ fn env(policy: &str, containers: Value, wanted: Value) -> Answer {
     }
     let claim = claim(&json!({"spec": {"env": wanted}}));
     assert!(is_needed(&claim));
-    let made = sandbox(&claim, &template(&spec)).map_err(|problem| problem.reason)?;
+    let made = sandbox(&claim, &template(&spec), None).map_err(|problem| problem.reason)?;
     Ok(made["spec"]["podTemplate"]["spec"].clone())
 }
 
@@ -67,7 +67,7 @@ fn volumes(policy: &str, given: Value, wanted: Value) -> Answer {
         spec["volumeClaimTemplatesPolicy"] = json!(policy);
     }
     let claim = claim(&json!({"spec": {"volumeClaimTemplates": wanted}}));
-    let made = sandbox(&claim, &template(&spec)).map_err(|problem| problem.reason)?;
+    let made = sandbox(&claim, &template(&spec), None).map_err(|problem| problem.reason)?;
     Ok(made["spec"]["volumeClaimTemplates"].clone())
 }
 
@@ -107,12 +107,10 @@ fn volumes_are_merged_as_the_template_allows() {
 
 #[test]
 fn a_sandbox_is_made_like_its_template_and_is_the_claims() {
-    let claim = claim(&json!({"metadata": {
-        "labels": {"agents.x-k8s.io/created-by": "python-client"},
-        "annotations": {"opentelemetry.io/trace-context": "{}"},
-    }}));
+    let labels = json!({"agents.x-k8s.io/created-by": "python-client"});
+    let claim = claim(&json!({"metadata": {"labels": labels}}));
     assert!(!is_needed(&claim));
-    let made = sandbox(&claim, &template(&json!({"service": true}))).unwrap();
+    let made = sandbox(&claim, &template(&json!({"service": true})), Some("{}")).unwrap();
     assert_eq!(made["metadata"]["name"], "mine");
     let labels = json!({
         "agents.x-k8s.io/claim-uid": "claim",

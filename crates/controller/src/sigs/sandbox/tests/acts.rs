@@ -271,6 +271,23 @@ fn an_end_is_told_before_it_is_made() {
 }
 
 #[test]
+fn a_sandbox_says_which_trace_it_belongs_to_before_it_has_a_pod() {
+    let traced = |known: Known| known.with(|it| it.trace = Some("{}".to_owned()));
+    let deleting = json!({"metadata": {"deletionTimestamp": "2026-01-31T11:00:00Z"}});
+    check([
+        (
+            traced(plain()),
+            r#"patch Sandbox Unchanged {"metadata":{"annotations":{"opentelemetry.io/trace-context":"{}"}}}"#,
+        ),
+        (
+            traced(plain()).with(|it| drop(it.trouble.insert(Part::Sandbox, "refused".into()))),
+            r#"create Pod "box""#,
+        ),
+        (traced(known(deleting)), "rest Never"),
+    ]);
+}
+
+#[test]
 fn a_sandbox_that_is_being_deleted_is_left_alone() {
     let going = json!({"metadata": {"deletionTimestamp": super::NOON}});
     check([
