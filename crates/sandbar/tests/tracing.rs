@@ -12,7 +12,7 @@ use std::{
 };
 
 use api::{
-    crds::{Conversion, Family, Versions, render},
+    crds::{Conversion, Family, Schemas, Versions, render},
     sigs::v1beta1::{Sandbox, SandboxClaim, SandboxTemplate, SandboxWarmPool},
 };
 use hyper_util::{
@@ -192,7 +192,14 @@ impl World {
         let serving = serving.unwrap();
         let client = cluster.client();
         let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
-        for crd in render(&[Family::Sigs], Versions::V1beta1, Conversion::None).unwrap() {
+        for crd in render(
+            &[Family::Sigs],
+            Versions::V1beta1,
+            Conversion::None,
+            Schemas::Full,
+        )
+        .unwrap()
+        {
             crds.create(&PostParams::default(), &crd).await.unwrap();
         }
         let pools: Api<SandboxWarmPool> = Api::all(client.clone());

@@ -9,10 +9,10 @@ mod scenarios;
 mod stage;
 mod writes;
 
-use std::time::Duration;
+use std::{panic::AssertUnwindSafe, time::Duration};
 
 use api::crds::Schemas;
-use futures::{StreamExt as _, stream};
+use futures::{FutureExt as _, StreamExt as _, stream};
 use local::fault::{Fault, Faults, points};
 
 use stage::{Stage, Theatre};
@@ -57,18 +57,25 @@ async fn no_single_fault_changes_the_end_of_any_scenario() {
         let report = points(&faults, first, stride, async |faults: Faults| {
             let stage = Stage::new(&theatre, name, faults).await;
             stage.play(*scenario).await;
-        })
-        .await;
+        });
+        // the others go on, so that one run tells of all that fail
+        let Ok(report) = AssertUnwindSafe(report).catch_unwind().await else {
+            println!("{name}: FAILED");
+            return None;
+        };
         let points: usize = report.struck.values().sum();
         println!("{name}: {points} faults");
-        (points, report)
+        Some((points, report))
     });
     let reports: Vec<_> = stream::iter(runs)
         .buffer_unordered(AT_A_TIME)
         .collect()
         .await;
+    let played = reports.len();
+    let reports: Vec<_> = reports.into_iter().flatten().collect();
     let points: usize = reports.iter().map(|(points, _)| points).sum();
     println!("{points} faults in {} scenarios", reports.len());
+    assert_eq!(reports.len(), played, "some have failed, as said above");
     let has_struck = |fault: Fault, method: &str| {
         let mut reports = reports.iter();
         reports.any(|(_, report)| report.struck.contains_key(&(fault, method.to_owned())))

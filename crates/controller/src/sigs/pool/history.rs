@@ -17,7 +17,6 @@ use super::{
     member::{KIND, revision, target},
     memory::Memory,
     run::{Pools, Round},
-    status,
     view::Pool,
 };
 use crate::{
@@ -68,14 +67,12 @@ impl Pools {
             return Ok(());
         }
         memory.forgive();
-        let is_known = round.pool.status.update_revision.as_deref() == Some(wanted.as_str());
-        if !is_known || !status::says_history_is_kept(&round.pool.status) {
-            memory.no_history = match self.store_revision(round, &wanted).await {
-                Ok(()) => None,
-                Err(Failure::Refused(why)) => Some(why),
-                Err(failure) => return Err(failure),
-            };
-        }
+        // whatever the status says: who went back before it was written has not been told of by it
+        memory.no_history = match self.store_revision(round, &wanted).await {
+            Ok(()) => None,
+            Err(Failure::Refused(why)) => Some(why),
+            Err(failure) => return Err(failure),
+        };
         memory.recorded = Some(wanted);
         Ok(())
     }

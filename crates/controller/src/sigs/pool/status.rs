@@ -78,12 +78,6 @@ pub(super) fn current(pool: &Pool, report: &Report<'_>, now: Timestamp) -> Sandb
     status
 }
 
-/// Nobody has said that it is not.
-pub(super) fn says_history_is_kept(status: &SandboxWarmPoolStatus) -> bool {
-    let kept = conditions::find(status.conditions.as_ref(), HISTORY_KEPT);
-    kept.is_none_or(|kept| kept.status != "False")
-}
-
 fn count(status: &mut SandboxWarmPoolStatus, counts: &rollout::Status) {
     status.replicas = Some(number(counts.replicas));
     status.ready_replicas = Some(number(counts.ready));
