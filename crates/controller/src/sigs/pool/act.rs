@@ -209,10 +209,9 @@ fn note_creation(
     troubles: &mut Troubles,
 ) {
     match made {
-        Ok(()) => {
-            memory.unsure.remove(&name);
-            memory.ledger.done(&Action::Create(create));
-        }
+        // the plan has counted what may have been made before
+        Ok(()) if memory.unsure.remove(&name).is_some() => {}
+        Ok(()) => memory.ledger.done(&Action::Create(create)),
         // the watch will show it
         Err(Failure::Exists(_)) if memory.unsure.contains_key(&name) => {}
         // its name is another one each time, and what is told would change with it
@@ -224,5 +223,48 @@ fn note_creation(
             }
             troubles.note(&failure);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use engine::{
+        member::Revision,
+        rollout::{Create, Ledger},
+    };
+
+    use super::note_creation;
+    use crate::{
+        sigs::pool::{memory::Memory, run::Troubles},
+        write::Failure,
+    };
+
+    fn note(memory: &mut Memory, name: &str, made: Result<(), Failure>) {
+        let create = Create {
+            revision: Revision::from("x"),
+            count: 1,
+            for_rollout: true,
+        };
+        note_creation(
+            name.to_owned(),
+            create,
+            made,
+            memory,
+            &mut Troubles::default(),
+        );
+    }
+
+    #[test]
+    fn a_creation_is_booked_once() {
+        let mut memory = Memory::default();
+        memory.ledger = Ledger(Some(0));
+        note(&mut memory, "a", Ok(()));
+        assert_eq!(memory.ledger, Ledger(Some(1)));
+        note(&mut memory, "b", Err(Failure::Unknown("lost".to_owned())));
+        assert_eq!(memory.ledger, Ledger(None));
+        // the next plan counts both, because the second may be there
+        memory.ledger = Ledger(Some(2));
+        note(&mut memory, "b", Ok(()));
+        assert_eq!((memory.ledger, memory.unsure.len()), (Ledger(Some(2)), 0));
     }
 }

@@ -10,7 +10,10 @@ use crate::{
     conditions::{FINISHED, READY},
     sigs::{
         names,
-        sandbox::view::{Pod, Sandbox},
+        sandbox::{
+            CANNOT_UPDATE,
+            view::{Pod, Sandbox},
+        },
         template::view::Template,
     },
     store::Store,
@@ -87,7 +90,7 @@ fn explained(sandbox: &Sandbox, failure: impl FnOnce() -> Option<Failure>) -> Me
         intent: fence.map(|fence| {
             Box::new(Intent {
                 target: Revision::from(fence.target.as_str()),
-                deadline: time(fence.deadline),
+                deadline: deadline(sandbox, &fence),
                 begun: true,
             })
         }),
@@ -138,6 +141,52 @@ fn state(sandbox: &Sandbox, is_fenced: bool, failure: impl FnOnce() -> Option<Fa
     failure().map_or(State::Pending, State::Failed)
 }
 
+/// Nobody waits for an update that will not be.
+fn deadline(sandbox: &Sandbox, fence: &Fence) -> Time {
+    let given_up = sandbox.status.find(READY).filter(|ready| {
+        let observed = ready.generation.unwrap_or_default();
+        ready.reason() == CANNOT_UPDATE && observed >= sandbox.meta.generation
+    });
+    let deadline = time(fence.deadline);
+    given_up.map_or(deadline, |ready| time(ready.since).min(deadline))
+}
+
 pub fn time(at: Timestamp) -> Time {
     Time(u64::try_from(at.as_millisecond()).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{member, time};
+    use crate::{sigs::sandbox::view::Sandbox, testing::view};
+
+    #[test]
+    fn an_update_that_cannot_be_made_is_given_up_at_once() {
+        let fence = json!({
+            "target": "x", "since": "2026-11-16T12:00:00Z", "deadline": "2026-11-16T12:10:00Z",
+        });
+        let deadline = |reason: &str, observed: i64| {
+            let ready = json!({
+                "type": "Ready", "status": "False", "reason": reason, "message": "no",
+                "lastTransitionTime": "2026-11-16T12:01:00Z", "observedGeneration": observed,
+            });
+            let fenced = json!({
+                "metadata": {
+                    "name": "a", "generation": 2,
+                    "annotations": {"sandbar.dev/update": fence.to_string()},
+                },
+                "spec": {"podTemplate": {"spec": {"containers": []}}},
+                "status": {"conditions": [ready]},
+            });
+            let fenced: Sandbox = view(fenced, &json!({}));
+            member(&fenced).intent.map(|intent| intent.deadline)
+        };
+        let at = |text: &str| text.parse().ok().map(time);
+        let (told, last) = (at("2026-11-16T12:01:00Z"), at("2026-11-16T12:10:00Z"));
+        assert_eq!(deadline("InPlaceUpdateImpossible", 2), told);
+        assert_eq!(deadline("InPlaceUpdateImpossible", 1), last);
+        assert_eq!(deadline("DependenciesNotReady", 2), last);
+    }
 }

@@ -24,7 +24,7 @@ use crate::{
 
 pub use run::Options;
 pub(crate) use run::{CONTROLLER, Sandboxes};
-pub(crate) use status::EXPIRED;
+pub(crate) use status::{CANNOT_UPDATE, EXPIRED};
 
 /// Whether a change of a pod need not be told to its sandbox. One that is gone or going does nothing about it. Of a member
 /// of a pool that is on its way nothing is told yet, and the pass that said nothing comes back.

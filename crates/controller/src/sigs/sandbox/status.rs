@@ -20,6 +20,8 @@ pub(super) const POD_SCHEDULED: &str = "PodScheduled";
 pub(crate) const EXPIRED: &str = "SandboxExpired";
 pub(super) const MULTIPLE_PODS: &str = "MultiplePods";
 const NOT_READY: &str = "DependenciesNotReady";
+/// A fenced member will not become what it was fenced for.
+pub(crate) const CANNOT_UPDATE: &str = "InPlaceUpdateImpossible";
 pub(super) const POD_TERMINATED: &str = "PodTerminated";
 
 /// What a pass has found.
@@ -304,7 +306,7 @@ fn ready(
         Updating::Ongoing(_) => return verdict("False", NOT_READY, "Pod is updating in place"),
         Updating::Impossible(why) => {
             let message = format!("Pod cannot be updated in place: {why}");
-            return verdict("False", NOT_READY, message);
+            return verdict("False", CANNOT_UPDATE, message);
         }
     }
     let (is_ready, mut message) = match findings.pod {

@@ -1,5 +1,7 @@
 //! Pools whose template changes.
 
+use std::collections::BTreeSet;
+
 use api::sigs::v1beta1::{Sandbox, SandboxTemplate, SandboxWarmPool, SandboxWarmPoolStatus};
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use kube::ResourceExt;
@@ -55,10 +57,8 @@ pub(crate) async fn until_rolled(
     let observe = async || {
         let members = members(stage).await;
         let claimable = members.iter().filter(|member| is_ready(member)).count();
-        assert!(
-            claimable >= floor,
-            "{claimable} are claimable, and {floor} must be"
-        );
+        let told = || stage.story(&format!("{claimable} are claimable, and {floor} must be"));
+        assert!(claimable >= floor, "{}", told());
         (members, status(stage).await)
     };
     let is_rolled = |(members, status): &(Vec<Sandbox>, SandboxWarmPoolStatus)| {
@@ -231,16 +231,16 @@ pub(crate) async fn going_back_raises_the_old_revision(stage: &Stage) {
     until_rolled(stage, 2, "app:2", 1).await;
     set_image(stage, "app:1").await;
     until_rolled(stage, 2, "app:1", 1).await;
-    let mut stored: Vec<(i64, String)> = stage
-        .list::<ControllerRevision>()
-        .await
-        .into_iter()
-        .map(|one| {
+    let stored = async || {
+        let revisions: Vec<ControllerRevision> = stage.list().await;
+        let stored = revisions.into_iter().map(|one| {
             let data = one.data.unwrap().0;
             let image = &data["spec"]["podTemplate"]["spec"]["containers"][0]["image"];
             (one.revision, image.as_str().unwrap().to_owned())
-        })
-        .collect();
-    stored.sort();
-    assert_eq!(stored, [(2, "app:2".to_owned()), (3, "app:1".to_owned())]);
+        });
+        stored.collect::<BTreeSet<_>>()
+    };
+    let wanted = [(2, "app:2".to_owned()), (3, "app:1".to_owned())];
+    let is_raised = |stored: &BTreeSet<(i64, String)>| *stored == BTreeSet::from(wanted.clone());
+    stage.until("it is raised", stored, is_raised).await;
 }
