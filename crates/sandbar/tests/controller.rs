@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod support;
+
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{TcpListener, TcpStream},
@@ -11,36 +13,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-use api::{
-    crds::{Conversion, Family, Schemas, Versions, render},
-    sigs::v1beta1::Sandbox,
-};
-use k8s_openapi::{
-    api::{coordination::v1::Lease, core::v1::Pod},
-    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
-};
+use api::sigs::v1beta1::Sandbox;
+use k8s_openapi::api::{coordination::v1::Lease, core::v1::Pod};
 use kube::{
     Api, Client,
     api::PostParams,
     config::{KubeConfigOptions, Kubeconfig},
 };
 use serde_json::json;
+use support::until;
 use tempfile::TempDir;
 
-const PATIENCE: Duration = Duration::from_secs(30);
 const LEASE: &str = "a3317529.agent-sandbox.x-k8s.io";
-
-/// Waits, and says in the end what was still to be seen.
-async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
-    let start = Instant::now();
-    loop {
-        if let Some(found) = look().await {
-            return found;
-        }
-        assert!(start.elapsed() < PATIENCE, "never: {what}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-}
 
 /// A process that is killed with the test.
 struct Process {
@@ -118,17 +102,7 @@ impl Server {
     }
 
     async fn install(&self) {
-        let crds: Api<CustomResourceDefinition> = Api::all(self.client.clone());
-        for crd in render(
-            &[Family::Sigs],
-            Versions::V1beta1,
-            Conversion::None,
-            Schemas::Full,
-        )
-        .unwrap()
-        {
-            crds.create(&PostParams::default(), &crd).await.unwrap();
-        }
+        support::install(&self.client).await;
     }
 
     fn api<K>(&self) -> Api<K>

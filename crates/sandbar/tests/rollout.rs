@@ -2,82 +2,28 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::{
-    path::PathBuf,
-    process::{Command, Output},
-    time::{Duration, Instant},
-};
+mod support;
 
-use api::{
-    crds::{Conversion, Family, Schemas, Versions, render},
-    sigs::v1beta1::{SandboxTemplate, SandboxWarmPool},
-};
+use std::process::{Command, Output};
+
+use api::sigs::v1beta1::{SandboxTemplate, SandboxWarmPool};
 use controller::{clock, sigs};
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{
-    Api, Client,
-    api::{ListParams, Patch, PatchParams, PostParams},
-};
-use local::{
-    Cluster, hollow,
-    serve::{self, Home},
+    Api,
+    api::{Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
-use tempfile::TempDir;
+use support::Served;
 
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A cluster with a pool of two members, and everything that keeps it.
-struct World {
-    client: Client,
-    kubeconfig: PathBuf,
-    _home: TempDir,
-    _serving: serve::Running,
-    _hollow: hollow::Hollow,
-}
+/// A cluster with controllers and a pool of two members.
+struct World(Served);
 
 impl World {
     async fn with_pool(strategy: Value) -> Self {
-        let directory = TempDir::new().unwrap();
-        let cluster = Cluster::open(local::Options::ephemeral()).await.unwrap();
-        let home = Home::open(directory.path()).unwrap();
-        let options = serve::Options {
-            listen: ([127, 0, 0, 1], 0).into(),
-            names: Vec::new(),
-            limits: serve::Limits::default(),
-        };
-        let serving = serve::start(home, cluster.service(), options)
-            .await
-            .unwrap();
-        let client = cluster.client();
-        let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
-        for crd in render(
-            &[Family::Sigs],
-            Versions::V1beta1,
-            Conversion::None,
-            Schemas::Full,
-        )
-        .unwrap()
-        {
-            crds.create(&PostParams::default(), &crd).await.unwrap();
-        }
-        let start = Instant::now();
-        let pools: Api<SandboxWarmPool> = Api::all(client.clone());
-        while pools.list(&ListParams::default()).await.is_err() {
-            assert!(start.elapsed() < PATIENCE, "pools are never served");
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-        let (hollow_clock, options) = (local::clock::Clock::system(), hollow::Options::default());
-        let hollow = hollow::Hollow::start(client.clone(), hollow_clock, options);
-        let options = sigs::Options::default();
-        tokio::spawn(sigs::run(client.clone(), clock::Clock::system(), options));
-        let world = Self {
-            kubeconfig: serving.kubeconfig(),
-            client,
-            _home: directory,
-            _serving: serving,
-            _hollow: hollow,
-        };
+        let served = Served::start().await;
+        let (clock, options) = (clock::Clock::system(), sigs::Options::default());
+        tokio::spawn(sigs::run(served.client.clone(), clock, options));
+        let world = Self(served);
         world.fill(strategy).await;
         world
     }
@@ -96,16 +42,16 @@ impl World {
         }))
         .unwrap();
         let params = PostParams::default();
-        let templates: Api<SandboxTemplate> = Api::default_namespaced(self.client.clone());
+        let templates: Api<SandboxTemplate> = self.0.api();
         templates.create(&params, &template).await.unwrap();
-        let pools: Api<SandboxWarmPool> = Api::default_namespaced(self.client.clone());
+        let pools: Api<SandboxWarmPool> = self.0.api();
         pools.create(&params, &pool).await.unwrap();
     }
 
     async fn set_image(&self, image: &str) {
         let containers = json!([{"name": "main", "image": image}]);
         let patch = json!({"spec": {"podTemplate": {"spec": {"containers": containers}}}});
-        let templates: Api<SandboxTemplate> = Api::default_namespaced(self.client.clone());
+        let templates: Api<SandboxTemplate> = self.0.api();
         let params = PatchParams::default();
         templates
             .patch("one", &params, &Patch::Merge(patch))
@@ -127,7 +73,7 @@ impl World {
             .arg("rollout")
             .args(args)
             .arg("--kubeconfig")
-            .arg(&self.kubeconfig);
+            .arg(&self.0.kubeconfig);
         let output = tokio::task::spawn_blocking(move || command.output().unwrap());
         let Output {
             status,

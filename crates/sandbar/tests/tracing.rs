@@ -2,36 +2,27 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod support;
+
 use std::{
     collections::BTreeMap,
     net::SocketAddr,
-    path::PathBuf,
     process::{Child, Command, Stdio},
     sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
-use api::{
-    crds::{Conversion, Family, Schemas, Versions, render},
-    sigs::v1beta1::{Sandbox, SandboxClaim, SandboxTemplate, SandboxWarmPool},
-};
+use api::sigs::v1beta1::{Sandbox, SandboxClaim, SandboxTemplate, SandboxWarmPool};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo},
     server::conn::auto,
     service::TowerToHyperService,
 };
 use k8s_openapi::serde::{Serialize, de::DeserializeOwned};
-use k8s_openapi::{
-    NamespaceResourceScope, api::core::v1::Pod,
-    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
-};
+use k8s_openapi::{NamespaceResourceScope, api::core::v1::Pod};
 use kube::{
-    Api, Client, Resource, ResourceExt as _,
+    Api, Resource, ResourceExt as _,
     api::{ListParams, PostParams},
-};
-use local::{
-    Cluster, hollow,
-    serve::{self, Home},
 };
 use opentelemetry_proto::tonic::{
     collector::trace::v1::{
@@ -52,21 +43,11 @@ use tokio_rustls::{
     rustls::{ServerConfig, pki_types::PrivateKeyDer},
 };
 
-const PATIENCE: Duration = Duration::from_secs(60);
+use support::{Served, until};
+
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const PARENT: &str = "00f067aa0ba902b7";
 const ANNOTATION: &str = "opentelemetry.io/trace-context";
-
-async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
-    let start = Instant::now();
-    loop {
-        if let Some(found) = look().await {
-            return found;
-        }
-        assert!(start.elapsed() < PATIENCE, "never: {what}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-}
 
 /// A span as one looks at it.
 #[derive(Clone, Debug)]
@@ -170,58 +151,18 @@ impl Collector {
 }
 
 /// A cluster on which pods become ready.
-struct World {
-    client: Client,
-    kubeconfig: PathBuf,
-    _home: TempDir,
-    _serving: serve::Running,
-    _hollow: hollow::Hollow,
-}
+struct World(Served);
 
 impl World {
     async fn start() -> Self {
-        let directory = TempDir::new().unwrap();
-        let cluster = Cluster::open(local::Options::ephemeral()).await.unwrap();
-        let home = Home::open(directory.path()).unwrap();
-        let options = serve::Options {
-            listen: ([127, 0, 0, 1], 0).into(),
-            names: Vec::new(),
-            limits: serve::Limits::default(),
-        };
-        let serving = serve::start(home, cluster.service(), options).await;
-        let serving = serving.unwrap();
-        let client = cluster.client();
-        let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
-        for crd in render(
-            &[Family::Sigs],
-            Versions::V1beta1,
-            Conversion::None,
-            Schemas::Full,
-        )
-        .unwrap()
-        {
-            crds.create(&PostParams::default(), &crd).await.unwrap();
-        }
-        let pools: Api<SandboxWarmPool> = Api::all(client.clone());
-        until("pools are served", async || {
-            pools.list(&ListParams::default()).await.ok()
-        })
-        .await;
-        let (clock, options) = (local::clock::Clock::system(), hollow::Options::default());
-        Self {
-            kubeconfig: serving.kubeconfig(),
-            _hollow: hollow::Hollow::start(client.clone(), clock, options),
-            client,
-            _home: directory,
-            _serving: serving,
-        }
+        Self(Served::start().await)
     }
 
     fn api<K>(&self) -> Api<K>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
     {
-        Api::default_namespaced(self.client.clone())
+        self.0.api()
     }
 
     async fn create<K>(&self, object: Value)
@@ -316,7 +257,7 @@ impl Controller {
                 "--enable-tracing",
                 "--kubeconfig",
             ])
-            .arg(&world.kubeconfig)
+            .arg(&world.0.kubeconfig)
             .env("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
             .env("OTEL_BSP_SCHEDULE_DELAY", "3600000")
             .envs(environment.iter().copied());

@@ -264,8 +264,9 @@ impl Sandboxes {
             }
             Act::Status(status) => {
                 let (store, meta) = (&self.stores.sandboxes, &sandbox.meta);
+                // claims and rollouts go by it: what a leader wrote late must not undo what the next one has said
                 writer
-                    .patch_status(store, meta, status.clone())
+                    .bind_status(store, meta, status.clone())
                     .await
                     .map(drop)
             }
