@@ -82,7 +82,7 @@ fn cpus(pod: &Pod) -> [Value; 2] {
 async fn until_told(stage: &Stage, end: &str) -> SandboxStatus {
     let is_told = |status: &SandboxStatus| {
         let ready = condition(status, "Ready").unwrap();
-        (&*ready.status, &*ready.reason) == ("False", "DependenciesNotReady")
+        (&*ready.status, &*ready.reason) == ("False", "InPlaceUpdateImpossible")
             && ready
                 .message
                 .starts_with("Pod cannot be updated in place: ")
