@@ -32,10 +32,7 @@ pub(crate) async fn follow<V: View>(scope: Scope, label: Option<&str>, store: St
         Some(namespace) => Api::namespaced(scope.client.clone(), namespace),
         None => Api::all(scope.client.clone()),
     };
-    let config = match std::env::var("K_STREAM").is_ok() {
-        true => watcher::Config::default().streaming_lists(),
-        false => watcher::Config::default().page_size(PAGE),
-    };
+    let config = watcher::Config::default().page_size(PAGE);
     let config = match label {
         Some(label) => config.labels(label),
         None => config,
