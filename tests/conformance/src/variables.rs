@@ -2,7 +2,10 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
-use std::sync::LazyLock;
+use std::sync::{
+    LazyLock,
+    atomic::{AtomicU64, Ordering},
+};
 
 use regex::{Captures, Regex};
 use serde_json::Value;
@@ -88,24 +91,28 @@ pub(crate) fn bytes(body: &str) -> Vec<u8> {
     bytes
 }
 
-/// Eight characters that begin with a letter: fit for any name, of the same length in every run.
+/// Eight characters that begin with a letter: fit for any name, of the same length in every run, and another one each
+/// time.
 pub(crate) fn random() -> String {
-    let mut number = RandomState::new().hash_one(0);
-    let mut text = String::from("x");
-    for _ in 0..7 {
-        // digits alone: no word that a message could contain
-        text.push(char::from(
-            b'0' + u8::try_from(number % 10).unwrap_or_default(),
-        ));
-        number /= 10;
-    }
-    text
+    static NEXT: LazyLock<AtomicU64> =
+        LazyLock::new(|| AtomicU64::new(RandomState::new().hash_one(0)));
+    let number = NEXT.fetch_add(1, Ordering::Relaxed) % 10_000_000;
+    // digits alone: no word that a message could contain
+    format!("x{number:07}")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Variables, bytes};
+    use super::{Variables, bytes, random};
     use serde_json::json;
+    use std::collections::HashSet;
+
+    #[test]
+    fn no_two_names_are_the_same() {
+        let names: HashSet<String> = (0..100_000).map(|_| random()).collect();
+        assert_eq!(names.len(), 100_000);
+        assert!(names.iter().all(|name| name.len() == 8));
+    }
 
     #[test]
     fn known_words_are_replaced_and_others_stay() {
