@@ -7,7 +7,7 @@ use std::{
 };
 
 use api::{
-    crds::{Conversion, Family, Schemas, Versions, render},
+    crds::{Conversion, Family, Versions, render},
     structural::Schema,
 };
 use bench::sandbox;
@@ -15,13 +15,7 @@ use bench::sandbox;
 const ROUNDS: u32 = 5_000;
 
 fn main() {
-    let crds = render(
-        &[Family::Sigs],
-        Versions::V1beta1,
-        Conversion::None,
-        Schemas::Full,
-    )
-    .unwrap_or_default();
+    let crds = render(&[Family::Sigs], Versions::V1beta1, Conversion::None).unwrap_or_default();
     let crd = crds.iter().find(|crd| crd.spec.names.kind == "Sandbox");
     let schema = crd
         .and_then(|crd| serde_json::to_value(&crd.spec.versions[0].schema).ok())

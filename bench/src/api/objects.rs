@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use api::crds::{Conversion, Family, Schemas, Versions};
+use api::crds::{Conversion, Family, Versions};
 use serde_json::{Value, json};
 
 use crate::rival::Side;
@@ -67,23 +67,13 @@ pub(crate) fn change(path: &str, round: u64) -> Ask {
 
 /// The definition of Sandbox alone, as every server can have it.
 pub(crate) fn definition() -> Result<Vec<Ask>> {
-    definitions(
-        &[Family::Sigs],
-        Versions::V1beta1,
-        Conversion::None,
-        Schemas::Full,
-    )
+    definitions(&[Family::Sigs], Versions::V1beta1, Conversion::None)
 }
 
 /// All definitions in all versions, as an installation has them.
 pub(crate) fn all_definitions() -> Result<Vec<Ask>> {
     let families = [Family::Sigs, Family::Kruise];
-    definitions(
-        &families,
-        Versions::Both,
-        Conversion::Webhook,
-        Schemas::Full,
-    )
+    definitions(&families, Versions::Both, Conversion::Webhook)
 }
 
 /// Defines Sandboxes on every side and waits until they are served.

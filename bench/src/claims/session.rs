@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
-use api::crds::{Conversion, Family, Versions};
+use api::crds::{Conversion, Family, Versions, render};
 use bench::client::{Access, Ask};
-use bench::definitions::{define, definitions};
+use bench::definitions::{asks, define};
 use bench::process;
 use bench::servers::Servers;
 use bench::times::progress;
@@ -275,13 +275,8 @@ impl Session {
 
 /// Defines the kinds and waits until all are served.
 async fn install(access: &Access, schemas: Schemas) -> Result<()> {
-    let all = definitions(
-        &[Family::Sigs],
-        Versions::V1beta1,
-        Conversion::None,
-        schemas.rendered(),
-    )?;
-    define(access, all).await?;
+    let all = render(&[Family::Sigs], Versions::V1beta1, Conversion::None)?;
+    define(access, asks(&schemas.rendered().of(all))?).await?;
     let connection = access.connect().await?;
     let begun = Instant::now();
     for path in [SANDBOXES, CLAIMS, TEMPLATES, POOLS] {

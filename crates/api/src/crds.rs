@@ -71,7 +71,6 @@ pub fn render(
     families: &[Family],
     versions: Versions,
     conversion: Conversion,
-    schemas: Schemas,
 ) -> Result<Vec<CustomResourceDefinition>, RenderError> {
     let mut crds = Vec::new();
     if families.contains(&Family::Sigs) {
@@ -83,10 +82,18 @@ pub fn render(
     if families.contains(&Family::Kruise) {
         crds.extend(kruise());
     }
-    if schemas == Schemas::Lean {
-        crds.iter_mut().flat_map(pod_specs).for_each(make_lean);
-    }
     Ok(crds)
+}
+
+impl Schemas {
+    /// These CRDs with so much of pod templates.
+    #[must_use]
+    pub fn of(self, mut crds: Vec<CustomResourceDefinition>) -> Vec<CustomResourceDefinition> {
+        if self == Self::Lean {
+            crds.iter_mut().flat_map(pod_specs).for_each(make_lean);
+        }
+        crds
+    }
 }
 
 /// Where pod templates have their specs, a place a version.

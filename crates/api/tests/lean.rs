@@ -15,7 +15,7 @@ const POD_SPEC: &str =
 
 fn rendered(schemas: Schemas) -> Vec<Value> {
     let families = [Family::Sigs, Family::Kruise];
-    let crds = render(&families, Versions::Both, Conversion::Webhook, schemas).unwrap();
+    let crds = schemas.of(render(&families, Versions::Both, Conversion::Webhook).unwrap());
     crds.iter()
         .map(|crd| serde_json::to_value(crd).unwrap())
         .collect()
@@ -26,13 +26,8 @@ fn versions(crd: &mut Value) -> &mut Vec<Value> {
 }
 
 fn sandbox_schema(schemas: Schemas) -> Schema {
-    let crds = render(
-        &[Family::Sigs],
-        Versions::V1beta1,
-        Conversion::None,
-        schemas,
-    )
-    .unwrap();
+    let crds = render(&[Family::Sigs], Versions::V1beta1, Conversion::None);
+    let crds = schemas.of(crds.unwrap());
     let sandbox = crds.iter().find(|crd| crd.spec.names.kind == "Sandbox");
     let schema = serde_json::to_value(&sandbox.unwrap().spec.versions[0].schema).unwrap();
     Schema::compile(&schema["openAPIV3Schema"]).unwrap()

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use api::crds::{Conversion, Family, Schemas, Versions, render};
+use api::crds::{Conversion, Family, Versions, render};
 use serde_json::{Map, Value, json};
 
 const FACTS: &str = include_str!("fixtures/crd-facts.tsv");
@@ -44,7 +44,7 @@ fn facts() -> Vec<Fact<'static>> {
 /// The default rendering, as JSON: `group/Kind` → CRD.
 fn crds() -> BTreeMap<String, Value> {
     let all = [Family::Sigs, Family::Kruise];
-    render(&all, Versions::Both, Conversion::Webhook, Schemas::Full)
+    render(&all, Versions::Both, Conversion::Webhook)
         .unwrap()
         .into_iter()
         .map(|crd| {
@@ -544,7 +544,7 @@ fn v1alpha1_is_deprecated_with_its_warning_when_both_versions_are_served() {
 #[test]
 fn a_single_version_is_stored_and_not_deprecated() {
     for versions in [Versions::V1alpha1, Versions::V1beta1] {
-        for crd in render(&[Family::Sigs], versions, Conversion::None, Schemas::Full).unwrap() {
+        for crd in render(&[Family::Sigs], versions, Conversion::None).unwrap() {
             let [only] = crd.spec.versions.as_slice() else {
                 panic!("{:?}", crd.metadata.name)
             };
@@ -557,21 +557,7 @@ fn a_single_version_is_stored_and_not_deprecated() {
 
 #[test]
 fn both_versions_without_conversion_are_refused() {
-    let refused = render(
-        &[Family::Sigs],
-        Versions::Both,
-        Conversion::None,
-        Schemas::Full,
-    )
-    .unwrap_err();
+    let refused = render(&[Family::Sigs], Versions::Both, Conversion::None).unwrap_err();
     assert!(refused.to_string().contains("lose fields"), "{refused}");
-    assert!(
-        render(
-            &[Family::Kruise],
-            Versions::Both,
-            Conversion::None,
-            Schemas::Full
-        )
-        .is_ok()
-    );
+    assert!(render(&[Family::Kruise], Versions::Both, Conversion::None).is_ok());
 }

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use api::{
-    crds::{Conversion, Family, Schemas, Versions, render},
+    crds::{Conversion, Family, Versions, render},
     structural::{
         FieldError, Place, Scale, Schema, Verdict, duplicate_field, duplicate_fields,
         invalid_message, invalid_status, strict_message, undecodable_message, unknown_field,
@@ -423,9 +423,7 @@ fn own_schemas() -> BTreeMap<String, Schema> {
         (Family::Kruise, Versions::V1beta1),
     ]
     .into_iter()
-    .flat_map(|(family, versions)| {
-        render(&[family], versions, Conversion::None, Schemas::Full).unwrap()
-    })
+    .flat_map(|(family, versions)| render(&[family], versions, Conversion::None).unwrap())
     .map(|crd| {
         let version = &crd.spec.versions[0];
         let name = format!(

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use api::{
-    crds::{Conversion, Family, Schemas, Versions, render},
+    crds::{Conversion, Family, Versions, render},
     patch::merge,
     structural::Schema,
 };
@@ -25,9 +25,7 @@ fn kinds() -> &'static [Kind] {
         ];
         families
             .into_iter()
-            .flat_map(|(family, versions)| {
-                render(&[family], versions, Conversion::None, Schemas::Full).unwrap()
-            })
+            .flat_map(|(family, versions)| render(&[family], versions, Conversion::None).unwrap())
             .map(|crd| {
                 let schema = serde_json::to_value(&crd.spec.versions[0].schema).unwrap();
                 let written = schema["openAPIV3Schema"].clone();

@@ -4,10 +4,11 @@
 //! to the API server, and [`clock`] is the time of all of them; [`trace`] makes their passes visible elsewhere. A family's
 //! module holds one module per kind.
 
+pub mod brief;
 pub mod clock;
 pub mod conditions;
 pub mod events;
-pub mod lean;
+
 pub mod lease;
 pub mod merge;
 pub mod meta;

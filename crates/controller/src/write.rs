@@ -208,30 +208,9 @@ impl Writer {
         Ok(store.learn(self.send(request).await?, self.manager))
     }
 
-    /// A merge patch of the status. It tells what was seen and takes nothing away from anybody, so that it may meet an
-    /// object that has changed meanwhile.
+    /// A merge patch of the status. One that only tells what was seen may meet an object that has changed meanwhile; one
+    /// that others go by must hear first of whoever has written since.
     pub async fn patch_status<V: View>(
-        &self,
-        store: &Store<V>,
-        seen: &Meta,
-        status: Value,
-    ) -> Result<Arc<V>, Failure> {
-        self.send_status(store, seen, Guard::SameObject, status)
-            .await
-    }
-
-    /// A merge patch of a status that binds: whoever has written since must be heard first.
-    pub async fn bind_status<V: View>(
-        &self,
-        store: &Store<V>,
-        seen: &Meta,
-        status: Value,
-    ) -> Result<Arc<V>, Failure> {
-        self.send_status(store, seen, Guard::Unchanged, status)
-            .await
-    }
-
-    async fn send_status<V: View>(
         &self,
         store: &Store<V>,
         seen: &Meta,

@@ -26,13 +26,8 @@ impl World {
         let cluster = Cluster::open(Options::ephemeral()).await.unwrap();
         let client = cluster.client();
         let families = [Family::Sigs, Family::Kruise];
-        let all = render(
-            &families,
-            Versions::Both,
-            Conversion::Webhook,
-            Schemas::Lean,
-        )
-        .unwrap();
+        let all = render(&families, Versions::Both, Conversion::Webhook);
+        let all = Schemas::Lean.of(all.unwrap());
         let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
         for crd in &all {
             crds.create(&PostParams::default(), crd).await.unwrap();

@@ -93,7 +93,7 @@ impl Args {
             SchemasArg::Full => Schemas::Full,
             SchemasArg::Lean => Schemas::Lean,
         };
-        let crds = render(families, versions, conversion, schemas)?;
+        let crds = schemas.of(render(families, versions, conversion)?);
         match self.out {
             Some(directory) => write_files(&directory, &crds),
             None => print(&crds),

@@ -53,14 +53,13 @@ fn deploy_crds_holds_the_default_rendering() {
 
 #[test]
 fn printed_yaml_means_the_generated_crds() {
-    use api::crds::{Conversion, Family, Schemas, Versions, render};
+    use api::crds::{Conversion, Family, Versions, render};
     let printed = sandbar(&["crds"]);
     let printed = documents(std::str::from_utf8(&printed.stdout).unwrap());
     let generated = render(
         &[Family::Sigs, Family::Kruise],
         Versions::Both,
         Conversion::Webhook,
-        Schemas::Full,
     )
     .unwrap();
     assert_eq!(printed.len(), generated.len());

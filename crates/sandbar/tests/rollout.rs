@@ -10,7 +10,7 @@ use api::sigs::v1beta1::{SandboxTemplate, SandboxWarmPool};
 use controller::{clock, sigs};
 use kube::{
     Api,
-    api::{Patch, PatchParams, PostParams},
+    api::{Patch, PatchParams},
 };
 use serde_json::{Value, json};
 use support::Served;
@@ -29,23 +29,19 @@ impl World {
     }
 
     async fn fill(&self, strategy: Value) {
-        let template: SandboxTemplate = serde_json::from_value(json!({
+        let container = json!({"name": "main", "image": "app:1"});
+        let template = json!({
             "metadata": {"name": "one"},
-            "spec": {"podTemplate": {"spec": {"containers": [{"name": "main", "image": "app:1"}]}}},
-        }))
-        .unwrap();
-        let pool: SandboxWarmPool = serde_json::from_value(json!({
+            "spec": {"podTemplate": {"spec": {"containers": [container]}}},
+        });
+        self.0.create::<SandboxTemplate>(template).await;
+        let pool = json!({
             "metadata": {"name": "pool"},
             "spec": {
                 "replicas": 2, "sandboxTemplateRef": {"name": "one"}, "updateStrategy": strategy,
             },
-        }))
-        .unwrap();
-        let params = PostParams::default();
-        let templates: Api<SandboxTemplate> = self.0.api();
-        templates.create(&params, &template).await.unwrap();
-        let pools: Api<SandboxWarmPool> = self.0.api();
-        pools.create(&params, &pool).await.unwrap();
+        });
+        self.0.create::<SandboxWarmPool>(pool).await;
     }
 
     async fn set_image(&self, image: &str) {

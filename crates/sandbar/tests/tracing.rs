@@ -18,12 +18,8 @@ use hyper_util::{
     server::conn::auto,
     service::TowerToHyperService,
 };
-use k8s_openapi::serde::{Serialize, de::DeserializeOwned};
 use k8s_openapi::{NamespaceResourceScope, api::core::v1::Pod};
-use kube::{
-    Api, Resource, ResourceExt as _,
-    api::{ListParams, PostParams},
-};
+use kube::{Api, Resource, ResourceExt as _, api::ListParams};
 use opentelemetry_proto::tonic::{
     collector::trace::v1::{
         ExportTraceServiceRequest, ExportTraceServiceResponse,
@@ -165,49 +161,40 @@ impl World {
         self.0.api()
     }
 
-    async fn create<K>(&self, object: Value)
-    where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-            + Clone
-            + std::fmt::Debug
-            + Serialize
-            + DeserializeOwned,
-    {
-        let object: K = serde_json::from_value(object).unwrap();
-        let created = self.api().create(&PostParams::default(), &object).await;
-        created.unwrap();
-    }
-
     async fn create_pool(&self, replicas: u32) {
         let volume = json!({"metadata": {"name": "data"}, "spec": {
             "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}},
         }});
-        self.create::<SandboxTemplate>(json!({
-            "metadata": {"name": "template"},
-            "spec": {"podTemplate": pod_template(), "volumeClaimTemplates": [volume]},
-        }))
-        .await;
-        self.create::<SandboxWarmPool>(json!({
-            "metadata": {"name": "pool"},
-            "spec": {"replicas": replicas, "sandboxTemplateRef": {"name": "template"}},
-        }))
-        .await;
+        self.0
+            .create::<SandboxTemplate>(json!({
+                "metadata": {"name": "template"},
+                "spec": {"podTemplate": pod_template(), "volumeClaimTemplates": [volume]},
+            }))
+            .await;
+        self.0
+            .create::<SandboxWarmPool>(json!({
+                "metadata": {"name": "pool"},
+                "spec": {"replicas": replicas, "sandboxTemplateRef": {"name": "template"}},
+            }))
+            .await;
     }
 
     async fn create_claim(&self, annotations: Value) {
-        self.create::<SandboxClaim>(json!({
-            "metadata": {"name": "claim", "annotations": annotations},
-            "spec": {"warmPoolRef": {"name": "pool"}},
-        }))
-        .await;
+        self.0
+            .create::<SandboxClaim>(json!({
+                "metadata": {"name": "claim", "annotations": annotations},
+                "spec": {"warmPoolRef": {"name": "pool"}},
+            }))
+            .await;
     }
 
     async fn create_sandbox(&self, name: &str, annotations: Value) {
-        self.create::<Sandbox>(json!({
-            "metadata": {"name": name, "annotations": annotations},
-            "spec": {"podTemplate": pod_template()},
-        }))
-        .await;
+        self.0
+            .create::<Sandbox>(json!({
+                "metadata": {"name": name, "annotations": annotations},
+                "spec": {"podTemplate": pod_template()},
+            }))
+            .await;
     }
 
     /// The sandbox of this name once it is Ready.

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use api::crds::{Conversion, Family, Schemas, Versions};
+use api::crds::{Conversion, Family, Versions};
 use http::Request;
 use kube::Client;
 use kube::client::Body;
@@ -20,13 +20,8 @@ pub(crate) async fn install(client: &Client) -> Result<(), Error> {
         answer: what.to_string(),
     };
     let families = [Family::Sigs, Family::Kruise];
-    let rendered = api::crds::render(
-        &families,
-        Versions::V1beta1,
-        Conversion::None,
-        Schemas::Full,
-    )
-    .map_err(|e| failed(&e))?;
+    let rendered = api::crds::render(&families, Versions::V1beta1, Conversion::None)
+        .map_err(|e| failed(&e))?;
     let mut crds = Vec::new();
     for crd in rendered {
         crds.push(serde_json::to_value(crd).map_err(|e| failed(&e))?);

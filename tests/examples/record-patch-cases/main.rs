@@ -6,7 +6,7 @@ mod cases;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use api::crds::{Conversion, Family, Schemas, Versions, render};
+use api::crds::{Conversion, Family, Versions, render};
 use cases::{Cases, install, record};
 use testbed::{OwnOptions, Testbed};
 
@@ -24,15 +24,10 @@ async fn main() -> Result<()> {
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
         files.push(Cases::read(&name, &std::fs::read_to_string(&path)?)?);
     }
-    let mut crds = render(
-        &[Family::Sigs],
-        Versions::V1beta1,
-        Conversion::None,
-        Schemas::Full,
-    )?
-    .iter()
-    .map(serde_json::to_value)
-    .collect::<Result<Vec<_>, _>>()?;
+    let mut crds = render(&[Family::Sigs], Versions::V1beta1, Conversion::None)?
+        .iter()
+        .map(serde_json::to_value)
+        .collect::<Result<Vec<_>, _>>()?;
     crds.extend(files.iter().filter_map(Cases::crd).cloned());
 
     let bed = Testbed::own(OwnOptions::default()).await?;

@@ -12,7 +12,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use api::crds::{Conversion, Family, Schemas, Versions, render};
+use api::crds::{Conversion, Family, Versions, render};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Client;
 use serde_json::{Map, Value, json};
@@ -376,7 +376,7 @@ async fn own(server: &Server) -> Result<Value> {
         (Family::Sigs, Versions::V1alpha1),
         (Family::Kruise, Versions::V1beta1),
     ] {
-        let crds = render(&[family], versions, Conversion::None, Schemas::Full)?;
+        let crds = render(&[family], versions, Conversion::None)?;
         for crd in &crds {
             server.install(&serde_json::to_value(crd)?).await?;
         }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use api::{
-    crds::{Conversion, Family, Schemas, Versions, render},
+    crds::{Conversion, Family, Versions, render},
     sigs::v1beta1::{Sandbox, SandboxClaim, SandboxTemplate, SandboxWarmPool},
 };
 use controller::{clock::Clock, sigs};
@@ -229,14 +229,7 @@ pub(crate) async fn define(client: Client, crd: &CustomResourceDefinition) {
 }
 
 async fn install(bed: &Testbed) {
-    for crd in render(
-        &[Family::Sigs],
-        Versions::V1beta1,
-        Conversion::None,
-        Schemas::Full,
-    )
-    .unwrap()
-    {
+    for crd in render(&[Family::Sigs], Versions::V1beta1, Conversion::None).unwrap() {
         define(bed.client(), &crd).await;
     }
     let (sandboxes, pools): (Api<Sandbox>, Api<SandboxWarmPool>) =

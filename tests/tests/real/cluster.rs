@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use api::crds::{Conversion, Family, Schemas, Versions, render};
+use api::crds::{Conversion, Family, Versions, render};
 use serde_json::Value;
 use testbed::{OwnOptions, Testbed};
 
@@ -58,7 +58,7 @@ impl Cluster {
 
     fn with(family: Family, versions: Versions) -> Self {
         let cluster = Self::empty();
-        let crds = render(&[family], versions, Conversion::None, Schemas::Full).unwrap();
+        let crds = render(&[family], versions, Conversion::None).unwrap();
         for crd in crds {
             let said = cluster.kubectl(
                 &["create", "-f", "-"],

@@ -1,6 +1,6 @@
 //! Random objects drawn from the CRDs' own schemas, so that every field of every kind takes part.
 
-use api::crds::{Conversion, Family, Schemas, Versions, render};
+use api::crds::{Conversion, Family, Versions, render};
 use serde_json::{Map, Value, json};
 
 /// SplitMix64: small, and the same objects for the same seed on every machine.
@@ -58,19 +58,11 @@ impl Objects {
         [Versions::V1alpha1, Versions::V1beta1]
             .into_iter()
             .flat_map(|versions| {
-                render(&[Family::Sigs], versions, Conversion::None, Schemas::Full)
+                render(&[Family::Sigs], versions, Conversion::None)
                     .unwrap()
                     .into_iter()
             })
-            .chain(
-                render(
-                    &[Family::Kruise],
-                    Versions::Both,
-                    Conversion::None,
-                    Schemas::Full,
-                )
-                .unwrap(),
-            )
+            .chain(render(&[Family::Kruise], Versions::Both, Conversion::None).unwrap())
             .map(|crd| {
                 let version = &crd.spec.versions[0];
                 Self {

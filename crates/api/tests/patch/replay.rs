@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt};
 
 use api::{
-    crds::{Conversion, Family, Schemas, Versions, render},
+    crds::{Conversion, Family, Versions, render},
     patch::{
         PatchError,
         apply::{
@@ -111,13 +111,7 @@ fn custom_schema(file: &Value) -> Option<Schema> {
     if !file["apiVersion"].as_str()?.starts_with("agents.x-k8s.io") {
         return None;
     }
-    let crds = render(
-        &[Family::Sigs],
-        Versions::V1beta1,
-        Conversion::None,
-        Schemas::Full,
-    )
-    .unwrap();
+    let crds = render(&[Family::Sigs], Versions::V1beta1, Conversion::None).unwrap();
     let crds = crds.iter().map(|crd| serde_json::to_value(crd).unwrap());
     let mut of_kind = crds.filter(|crd| crd["spec"]["names"]["kind"] == file["kind"]);
     of_kind.next().as_ref().map(schema)

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{
     names,
     pool::member,
-    sandbox::{self, told::Saying, view::Sandbox},
+    sandbox::{self, compact::Condition, view::Sandbox},
     stores::Stores,
 };
 use crate::{
@@ -63,7 +63,7 @@ fn labels(sandbox: &Sandbox) -> [&str; 7] {
         .find(|kind| meta.is_controlled_by_a(names::EXTENSIONS, kind));
     [
         &meta.key.namespace,
-        is(ready.is_some_and(Saying::is_true)),
+        is(ready.is_some_and(Condition::is_true)),
         is(ready.is_some_and(|ready| ready.reason() == sandbox::EXPIRED)),
         label(names::LAUNCH_TYPE),
         meta.annotations

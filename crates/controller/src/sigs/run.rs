@@ -22,6 +22,7 @@ use crate::{
     metrics::Metrics,
     queue::{Next, Pass, Queue},
     rush::Rush,
+    store::{Store, View},
     trace::{self, Traces},
     watch::Scope,
     write::Writer,
@@ -131,13 +132,14 @@ pub async fn run(client: Client, clock: Clock, options: Options) {
 
 /// Looks at one kind of object.
 pub(crate) trait Controller: Clone + Send + 'static {
+    type View: View;
     /// What a pass is called in traces.
     const SPAN: &'static str;
 
     fn pass(&self, pass: Pass<Key>) -> impl Future<Output = Next> + Send;
 
-    /// The object, if it is still there.
-    fn meta(&self, key: &Key) -> Option<Meta>;
+    /// Where its objects are.
+    fn store(&self) -> &Store<Self::View>;
 
     /// The trace that its passes belong to.
     fn trace(&self, meta: &Meta) -> Option<String> {
@@ -154,16 +156,16 @@ async fn drive<C: Controller>(
     let pass = |pass: Pass<Key>| {
         let (controller, traces) = (controller.clone(), traces.clone());
         async move {
-            let meta = match traces.are_on() {
-                true => controller.meta(&pass.key),
+            let view = match traces.are_on() {
+                true => controller.store().get(&pass.key),
                 false => None,
             };
-            match meta {
+            match view {
                 None => controller.pass(pass).await,
-                Some(meta) => {
-                    let trace = controller.trace(&meta);
+                Some(view) => {
+                    let trace = controller.trace(view.meta());
                     let work = controller.pass(pass);
-                    traces.pass(C::SPAN, &meta.key, trace, work).await
+                    traces.pass(C::SPAN, &view.meta().key, trace, work).await
                 }
             }
         }

@@ -84,7 +84,7 @@ impl Theatre {
 
 fn definitions(schemas: Schemas) -> Vec<CustomResourceDefinition> {
     let family = [Family::Sigs];
-    api::crds::render(&family, Versions::V1beta1, Conversion::None, schemas).unwrap()
+    schemas.of(api::crds::render(&family, Versions::V1beta1, Conversion::None).unwrap())
 }
 
 /// About the time of the cluster, and not on a whole second.

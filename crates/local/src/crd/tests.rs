@@ -389,7 +389,9 @@ fn the_projects_own_definitions_are_accepted_and_served() {
     let families = [Family::Sigs, Family::Kruise];
     let rendered = [Schemas::Full, Schemas::Lean]
         .into_iter()
-        .flat_map(|schemas| render(&families, Versions::Both, Rendered::Webhook, schemas).unwrap());
+        .flat_map(|schemas| {
+            schemas.of(render(&families, Versions::Both, Rendered::Webhook).unwrap())
+        });
     for definition in rendered {
         let definition = serde_json::to_value(definition).unwrap();
         let name = definition["metadata"]["name"].clone();

@@ -7,17 +7,19 @@
 )]
 
 use std::{
+    fmt::Debug,
     path::PathBuf,
     time::{Duration, Instant},
 };
 
 use api::{
-    crds::{Conversion, Family, Schemas, Versions, render},
+    crds::{Conversion, Family, Versions, render},
     sigs::v1beta1::SandboxWarmPool,
 };
 use k8s_openapi::{
     NamespaceResourceScope,
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+    serde::{Serialize, de::DeserializeOwned},
 };
 use kube::{
     Api, Client, Resource,
@@ -27,6 +29,7 @@ use local::{
     Cluster, hollow,
     serve::{self, Home},
 };
+use serde_json::Value;
 use tempfile::TempDir;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -45,14 +48,7 @@ pub(crate) async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T
 
 pub(crate) async fn install(client: &Client) {
     let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
-    for crd in render(
-        &[Family::Sigs],
-        Versions::V1beta1,
-        Conversion::None,
-        Schemas::Full,
-    )
-    .unwrap()
-    {
+    for crd in render(&[Family::Sigs], Versions::V1beta1, Conversion::None).unwrap() {
         crds.create(&PostParams::default(), &crd).await.unwrap();
     }
 }
@@ -100,5 +96,18 @@ impl Served {
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
     {
         Api::default_namespaced(self.client.clone())
+    }
+
+    pub(crate) async fn create<K>(&self, object: Value)
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+            + Clone
+            + Debug
+            + Serialize
+            + DeserializeOwned,
+    {
+        let object: K = serde_json::from_value(object).unwrap();
+        let created = self.api().create(&PostParams::default(), &object).await;
+        created.unwrap();
     }
 }

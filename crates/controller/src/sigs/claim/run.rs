@@ -30,6 +30,7 @@ use crate::{
         stores::Stores,
         template::view::Template,
     },
+    store::Store,
     trace::Traces,
     write::{Failure, Guard, Writer},
 };
@@ -99,10 +100,11 @@ impl Claims {
 }
 
 impl Controller for Claims {
+    type View = Claim;
     const SPAN: &'static str = "ReconcileSandboxClaim";
 
-    fn meta(&self, key: &Key) -> Option<Meta> {
-        self.stores.claims.get(key).map(|claim| claim.meta.clone())
+    fn store(&self) -> &Store<Claim> {
+        &self.stores.claims
     }
 
     fn trace(&self, meta: &Meta) -> Option<String> {
@@ -464,7 +466,9 @@ impl Claims {
         if is_answer {
             self.answered(claim);
         }
-        let written = self.writer.bind_status(store, &claim.meta, patch.clone());
+        let written = self
+            .writer
+            .patch_status(store, &claim.meta, Guard::Unchanged, patch.clone());
         match written.await {
             Ok(written) if is_answer => {
                 self.measure(&written);

@@ -6,7 +6,7 @@ use api::sigs::{
 };
 
 use crate::{
-    lean::Lean,
+    brief::Brief,
     meta::{Key, Meta},
     sigs::names,
     store::{Texts, View},
@@ -32,7 +32,7 @@ impl Claim {
 }
 
 impl View for Claim {
-    type Object = Lean<SandboxClaim, SandboxClaimSpec, SandboxClaimStatus>;
+    type Object = Brief<SandboxClaim, SandboxClaimSpec, SandboxClaimStatus>;
 
     fn of(object: Self::Object, texts: &mut Texts) -> Self {
         let mut meta = Meta::from(object.metadata);

@@ -17,6 +17,7 @@ use crate::{
     events::{News, Teller},
     queue::Next,
     sigs::{names, sandbox::view::Sandbox},
+    write::Guard,
 };
 
 const TELLER: Teller = Teller {
@@ -107,7 +108,7 @@ impl Pools {
         }
         match self
             .writer
-            .patch_status(&self.stores.pools, &pool.meta, patch)
+            .patch_status(&self.stores.pools, &pool.meta, Guard::SameObject, patch)
             .await
         {
             Ok(_) => {

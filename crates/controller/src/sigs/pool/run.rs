@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     clock::Clock,
-    meta::{Key, Meta},
+    meta::Key,
     queue::{Next, Pass},
     rush::Rush,
     sigs::{
@@ -30,6 +30,7 @@ use crate::{
         stores::Stores,
         template::view::Template,
     },
+    store::Store,
     write::{Failure, Writer},
 };
 
@@ -82,10 +83,11 @@ pub(crate) struct Pools {
 }
 
 impl Controller for Pools {
+    type View = Pool;
     const SPAN: &'static str = "ReconcileSandboxWarmPool";
 
-    fn meta(&self, key: &Key) -> Option<Meta> {
-        self.stores.pools.get(key).map(|pool| pool.meta.clone())
+    fn store(&self) -> &Store<Pool> {
+        &self.stores.pools
     }
 
     async fn pass(&self, pass: Pass<Key>) -> Next {

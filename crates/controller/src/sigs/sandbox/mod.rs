@@ -2,18 +2,18 @@
 //!
 //! [`decide`](decide::decide) says what is to be done next, [`run`] does it.
 
+pub mod compact;
 pub mod decide;
 mod frame;
 mod parts;
 mod run;
 mod service;
 mod status;
-pub mod told;
 pub mod update;
 pub mod view;
 
 use self::{
-    told::Told,
+    compact::Status,
     view::{Pod, Sandbox},
 };
 use super::{names, pool::member};
@@ -40,7 +40,7 @@ pub(crate) fn can_wait(sandboxes: &Store<Sandbox>, change: &Change<'_, Pod>) -> 
 
 fn is_untold(sandbox: &Sandbox) -> bool {
     let meta = &sandbox.meta;
-    meta.is_controlled_by_a(names::EXTENSIONS, member::KIND) && sandbox.status == Told::default()
+    meta.is_controlled_by_a(names::EXTENSIONS, member::KIND) && sandbox.status == Status::default()
 }
 
 fn is_only_coming(change: &Change<'_, Pod>) -> bool {

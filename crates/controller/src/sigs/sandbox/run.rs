@@ -28,7 +28,7 @@ use crate::{
     },
     store::{Store, View},
     trace::{self, Traces},
-    write::{Failure, Writer},
+    write::{Failure, Guard, Writer},
 };
 
 /// The name under which the controller writes and tells.
@@ -79,11 +79,11 @@ struct Refusal {
 }
 
 impl Controller for Sandboxes {
+    type View = Sandbox;
     const SPAN: &'static str = "ReconcileSandbox";
 
-    fn meta(&self, key: &Key) -> Option<Meta> {
-        let sandbox = self.stores.sandboxes.get(key);
-        sandbox.map(|sandbox| sandbox.meta.clone())
+    fn store(&self) -> &Store<Sandbox> {
+        &self.stores.sandboxes
     }
 
     /// One look at a sandbox: act until there is nothing left to do.
@@ -266,7 +266,7 @@ impl Sandboxes {
                 let (store, meta) = (&self.stores.sandboxes, &sandbox.meta);
                 // claims and rollouts go by it: what a leader wrote late must not undo what the next one has said
                 writer
-                    .bind_status(store, meta, status.clone())
+                    .patch_status(store, meta, Guard::Unchanged, status.clone())
                     .await
                     .map(drop)
             }

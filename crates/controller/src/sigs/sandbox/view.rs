@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_with::skip_serializing_none;
 
-use super::{told::Told, update::Update};
+use super::{compact::Status, update::Update};
 use crate::{
-    lean::Lean,
+    brief::Brief,
     meta::Meta,
     sigs::names,
     store::{Texts, View},
@@ -27,11 +27,11 @@ pub struct Sandbox {
     pub blueprint: Arc<str>,
     pub is_suspended: bool,
     pub lifetime: SandboxLifetime,
-    pub status: Told,
+    pub status: Status,
 }
 
 impl View for Sandbox {
-    type Object = Lean<v1beta1::Sandbox, Spec, SandboxStatus>;
+    type Object = Brief<v1beta1::Sandbox, Spec, SandboxStatus>;
 
     fn of(object: Self::Object, texts: &mut Texts) -> Self {
         let mut meta = Meta::from(object.metadata);
@@ -47,7 +47,7 @@ impl View for Sandbox {
                 shutdown_time: spec.shutdown_time,
                 shutdown_policy: spec.shutdown_policy,
             },
-            status: Told::new(object.status.unwrap_or_default(), texts),
+            status: Status::new(object.status.unwrap_or_default(), texts),
         }
     }
 
@@ -180,7 +180,7 @@ fn node_name(spec: &RawValue) -> Option<String> {
 }
 
 impl View for Pod {
-    type Object = Lean<v1::Pod, Box<RawValue>, v1::PodStatus>;
+    type Object = Brief<v1::Pod, Box<RawValue>, v1::PodStatus>;
 
     fn of(object: Self::Object, texts: &mut Texts) -> Self {
         let update = Update::of(&object);

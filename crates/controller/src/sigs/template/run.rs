@@ -13,13 +13,14 @@ use super::{
 use crate::{
     clock::Clock,
     events::{News, Teller},
-    meta::{Key, Meta},
+    meta::Key,
     queue::{Next, Pass},
     sigs::{
         names,
         run::{Common, Controller},
         stores::Stores,
     },
+    store::Store,
     write::{Failure, Guard, Writer},
 };
 
@@ -66,11 +67,11 @@ impl Templates {
 }
 
 impl Controller for Templates {
+    type View = Template;
     const SPAN: &'static str = "ReconcileSandboxTemplate";
 
-    fn meta(&self, key: &Key) -> Option<Meta> {
-        let template = self.stores.templates.get(key);
-        template.map(|template| template.meta.clone())
+    fn store(&self) -> &Store<Template> {
+        &self.stores.templates
     }
 
     async fn pass(&self, pass: Pass<Key>) -> Next {

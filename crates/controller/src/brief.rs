@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer};
 /// it, and to read it costs more than all the rest.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(bound(deserialize = "Spec: Deserialize<'de>, Status: Deserialize<'de>"))]
-pub struct Lean<K, Spec, Status> {
+pub struct Brief<K, Spec, Status> {
     #[serde(deserialize_with = "metadata")]
     pub metadata: ObjectMeta,
     pub spec: Spec,
@@ -19,7 +19,7 @@ pub struct Lean<K, Spec, Status> {
     kind: PhantomData<fn() -> K>,
 }
 
-impl<K: Resource, Spec, Status> Resource for Lean<K, Spec, Status> {
+impl<K: Resource, Spec, Status> Resource for Brief<K, Spec, Status> {
     type DynamicType = K::DynamicType;
     type Scope = K::Scope;
 
@@ -88,7 +88,7 @@ mod tests {
     use k8s_openapi::api::core::v1::{Pod, PodSpec, PodStatus};
     use kube::Resource as _;
 
-    use super::Lean;
+    use super::Brief;
     use crate::meta::Meta;
 
     const POD: &str = r#"{
@@ -106,20 +106,20 @@ mod tests {
 
     #[test]
     fn all_that_controllers_ask_for_is_read_and_the_managers_are_not() {
-        let lean: Lean<Pod, PodSpec, PodStatus> = serde_json::from_str(POD).unwrap();
+        let brief: Brief<Pod, PodSpec, PodStatus> = serde_json::from_str(POD).unwrap();
         let whole: Pod = serde_json::from_str(POD).unwrap();
-        assert_eq!(lean.meta().managed_fields, None);
+        assert_eq!(brief.meta().managed_fields, None);
         assert_eq!(
-            Meta::from(lean.metadata),
+            Meta::from(brief.metadata),
             Meta::from(whole.metadata.clone())
         );
-        assert_eq!((Some(lean.spec), lean.status), (whole.spec, whole.status));
+        assert_eq!((Some(brief.spec), brief.status), (whole.spec, whole.status));
     }
 
     #[test]
     fn its_address_is_that_of_the_kind() {
-        type LeanPod = Lean<Pod, PodSpec, PodStatus>;
-        let of = (LeanPod::kind(&()), LeanPod::url_path(&(), Some("ns")));
+        type BriefPod = Brief<Pod, PodSpec, PodStatus>;
+        let of = (BriefPod::kind(&()), BriefPod::url_path(&(), Some("ns")));
         assert_eq!(of, (Pod::kind(&()), Pod::url_path(&(), Some("ns"))));
     }
 }

@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use api::sigs::v1beta1::SandboxStatus;
 use k8s_openapi::{
-    apimachinery::pkg::apis::meta::v1::{Condition, Time},
+    apimachinery::pkg::apis::meta::v1::{self as meta, Time},
     jiff::Timestamp,
 };
 
 use crate::store::Texts;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Told {
-    conditions: Option<Box<[Saying]>>,
+pub struct Status {
+    conditions: Option<Box<[Condition]>>,
     pub service: Option<Box<str>>,
     service_fqdn: Option<Box<str>>,
     pub selector: Option<Box<str>>,
@@ -20,18 +20,17 @@ pub struct Told {
     pub node_name: Option<Arc<str>>,
 }
 
-/// A condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Saying {
+pub struct Condition {
     /// Type, status and reason, which have no blanks in them, and the message.
     words: Arc<str>,
     pub since: Timestamp,
     pub generation: Option<i64>,
 }
 
-impl Saying {
-    fn new(condition: &Condition, texts: &mut Texts) -> Self {
-        let Condition {
+impl Condition {
+    fn new(condition: &meta::Condition, texts: &mut Texts) -> Self {
+        let meta::Condition {
             type_,
             status,
             reason,
@@ -62,9 +61,9 @@ impl Saying {
         self.words()[2]
     }
 
-    pub fn whole(&self) -> Condition {
+    pub fn whole(&self) -> meta::Condition {
         let [type_, status, reason, message] = self.words().map(str::to_owned);
-        Condition {
+        meta::Condition {
             type_,
             status,
             reason,
@@ -80,11 +79,11 @@ impl Saying {
     }
 }
 
-impl Told {
+impl Status {
     pub fn new(status: SandboxStatus, texts: &mut Texts) -> Self {
         let conditions = status.conditions.map(|conditions| {
             let conditions = conditions.iter();
-            conditions.map(|one| Saying::new(one, texts)).collect()
+            conditions.map(|one| Condition::new(one, texts)).collect()
         });
         let ips = |ips: Vec<String>| ips.into_iter().map(Into::into).collect();
         Self {
@@ -97,13 +96,13 @@ impl Told {
         }
     }
 
-    pub fn find(&self, kind: &str) -> Option<&Saying> {
+    pub fn find(&self, kind: &str) -> Option<&Condition> {
         let mut all = self.conditions.iter().flatten();
         all.find(|condition| condition.kind() == kind)
     }
 
     pub fn is_true(&self, kind: &str) -> bool {
-        self.find(kind).is_some_and(Saying::is_true)
+        self.find(kind).is_some_and(Condition::is_true)
     }
 
     /// As it was read.
@@ -111,7 +110,7 @@ impl Told {
         let conditions = self.conditions.as_deref();
         let ips = self.pod_ips.as_deref();
         SandboxStatus {
-            conditions: conditions.map(|all| all.iter().map(Saying::whole).collect()),
+            conditions: conditions.map(|all| all.iter().map(Condition::whole).collect()),
             service: self.service.as_deref().map(str::to_owned),
             service_fqdn: self.service_fqdn.as_deref().map(str::to_owned),
             selector: self.selector.as_deref().map(str::to_owned),
@@ -128,7 +127,7 @@ mod tests {
     use api::sigs::v1beta1::SandboxStatus;
     use serde_json::json;
 
-    use super::Told;
+    use super::Status;
     use crate::store::Texts;
 
     #[test]
@@ -151,7 +150,7 @@ mod tests {
             }),
         ] {
             let status: SandboxStatus = serde_json::from_value(status).unwrap();
-            let told = Told::new(status.clone(), &mut Texts::default());
+            let told = Status::new(status.clone(), &mut Texts::default());
             assert_eq!(told.whole(), status);
         }
     }
