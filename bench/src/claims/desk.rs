@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use bench::client::{Access, Ask, Connection};
-use bench::times::Times;
+use bench::times::{Times, millis};
 use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -60,6 +60,25 @@ impl Outcome {
 
 pub(crate) fn waits<'a>(outcomes: impl IntoIterator<Item = &'a Outcome>) -> Times {
     outcomes.into_iter().map(Outcome::waited).collect()
+}
+
+/// The slowest claims, each with when it was sent, to see whether they come together.
+pub(crate) fn slowest(outcomes: &[Outcome]) -> String {
+    let Some(first) = outcomes.iter().map(|one| one.sent).min() else {
+        return String::new();
+    };
+    let mut all: Vec<&Outcome> = outcomes.iter().collect();
+    all.sort_by_key(|one| std::cmp::Reverse(one.waited()));
+    let one = |one: &&Outcome| {
+        format!(
+            "{:.0} ms ({:.0} to create) at {:.1} s",
+            millis(one.waited()),
+            millis(one.created - one.sent),
+            (one.sent - first).as_secs_f64()
+        )
+    };
+    let shown: Vec<String> = all.iter().take(8).map(one).collect();
+    shown.join(", ")
 }
 
 pub(crate) fn waits_after_creation(outcomes: &[Outcome]) -> Times {

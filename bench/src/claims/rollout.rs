@@ -6,7 +6,7 @@ use anyhow::Result;
 use bench::times::{millis, progress};
 
 use crate::arrivals::Pace;
-use crate::desk::{OpenLoop, Outcome, lock, lost, waits};
+use crate::desk::{OpenLoop, Outcome, lock, lost, slowest, waits};
 use crate::objects::Content;
 use crate::report::{Column, Figure, Target, Unit};
 use crate::session::Session;
@@ -221,6 +221,7 @@ async fn roll(session: &mut Session, plan: &Plan) -> Result<Findings> {
         session.pass(2 * sizes.start).await?;
     }
     let outcomes = load.stop().await?;
+    progress(&format!("the slowest claims: {}", slowest(&outcomes)));
     session.pass(sizes.start).await?;
     Ok(findings(session, &outcomes, &rounds))
 }

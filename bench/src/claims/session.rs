@@ -70,6 +70,8 @@ impl Session {
         let bed = bed.await?;
         let access = Access::read(&bed.kubeconfig()).await?;
         install(&access, setup.schemas).await?;
+        progress("waiting until the cluster has taken note of the kinds");
+        tokio::time::sleep(setup.sizes.settling).await;
         let launch = Launch {
             command: setup.command.clone(),
             kubeconfig: bed.kubeconfig(),

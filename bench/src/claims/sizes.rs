@@ -7,6 +7,9 @@ pub(crate) struct Sizes {
     pub(crate) idle: Duration,
     /// How long a cluster may take to become what is waited for.
     pub(crate) patience: Duration,
+    /// The collector of a cluster looks for new kinds every 30 seconds and begins to watch them, which takes two
+    /// seconds of everybody's time. A cluster that has been up for a while has that behind it.
+    pub(crate) settling: Duration,
     pub(crate) claims: Claims,
     pub(crate) rollouts: Rollouts,
     pub(crate) scale: Scale,
@@ -53,6 +56,7 @@ impl Sizes {
         Self {
             idle: Duration::from_secs(10),
             patience: Duration::from_secs(1800),
+            settling: Duration::from_secs(45),
             claims: Claims {
                 pool: 100,
                 one_at_a_time: 200,
@@ -87,6 +91,7 @@ impl Sizes {
         Self {
             idle: Duration::from_secs(2),
             patience: Duration::from_secs(120),
+            settling: Duration::ZERO,
             claims: Claims {
                 pool: 30,
                 one_at_a_time: 20,

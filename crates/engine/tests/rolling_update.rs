@@ -5,7 +5,9 @@ mod common;
 
 use common::{NOW, Scene, revisions, rolling, tally};
 use engine::member::{Difference, Failure, Intent, Member, Older, Policy, Revision, State, Time};
-use engine::rollout::{Action, Cause, InPlace, Ledger, Plan, Reason, Replenish, Rolling, Wait};
+use engine::rollout::{
+    Action, Cause, InPlace, Ledger, Pace, Plan, Reason, Replenish, Rolling, Wait,
+};
 use std::time::Duration;
 
 fn marked(plan: &Plan) -> u32 {
@@ -621,4 +623,57 @@ fn a_fenced_member_that_dies_still_counts_as_out() {
     assert!(delete.booked);
     scene.expect(&plan);
     assert_eq!(marked(&scene.plan()), 1);
+}
+
+/// How many of the steps that a rollout could take at once it takes at these times, in milliseconds.
+fn paced(scene: &Scene, times: &[u64]) -> Vec<(u32, Option<u64>)> {
+    let mut pace = Pace::default();
+    let replicas = scene.pool.replicas;
+    let one = |at: &u64| {
+        let (mut plan, now) = (scene.plan(), Time(NOW.0 + at));
+        let again = pace.hold_back(&mut plan, &scene.settings, &scene.demand, replicas, now);
+        let taken = tally(&plan).replaced + marked(&plan);
+        (taken, again.map(|again| again.0 - NOW.0))
+    };
+    times.iter().map(one).collect()
+}
+
+#[test]
+fn while_claims_come_the_steps_of_a_rollout_are_spread_over_time() {
+    let mut scene = Scene::new(100, "100o", rolling(20, 20, InPlace::Never));
+    scene.ledger = Ledger(Some(0));
+    assert_eq!(paced(&scene, &[0]), [(40, None)]);
+    scene.demand.peak = 0.1;
+    // what was not done in time is made up for, but not all of it at once
+    assert_eq!(
+        paced(&scene, &[0, 50, 100, 5_000]),
+        [
+            (3, Some(100)),
+            (0, Some(100)),
+            (1, Some(200)),
+            (3, Some(5_100))
+        ]
+    );
+}
+
+#[test]
+fn a_large_pool_is_through_in_a_minute_however_many_members_it_has() {
+    let mut scene = Scene::new(3_000, "3000o", rolling(600, 600, InPlace::Never));
+    scene.ledger = Ledger(Some(0));
+    scene.demand.peak = 0.1;
+    let times: Vec<u64> = (1..=10).map(|pass| pass * 100).collect();
+    let taken: u32 = paced(&scene, &times).iter().map(|(taken, _)| taken).sum();
+    assert!((100..=125).contains(&taken), "{taken}");
+}
+
+#[test]
+fn what_makes_up_for_claims_is_never_held_back() {
+    let mut scene = Scene::new(10, "3o", rolling(2, 0, InPlace::Never));
+    scene.ledger = Ledger(Some(0));
+    scene.demand.peak = 5.0;
+    let mut plan = scene.plan();
+    let before = tally(&plan).created;
+    let (settings, demand) = (&scene.settings, &scene.demand);
+    Pace::default().hold_back(&mut plan, settings, demand, 10, NOW);
+    assert_eq!((before, tally(&plan).created), (7, 7));
 }

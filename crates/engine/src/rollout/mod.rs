@@ -18,6 +18,7 @@
 
 mod census;
 mod order;
+mod pace;
 mod plain;
 mod report;
 mod rolling;
@@ -25,6 +26,7 @@ mod settings;
 mod stock;
 
 pub use order::{Operator, Priority, Requirement, ScatterTerm, Weight};
+pub use pace::Pace;
 pub use report::{Condition, Conditions, Progress, Reason, Status, Wait};
 pub use settings::{InPlace, Replenish, Rolling, Settings, Strategy};
 

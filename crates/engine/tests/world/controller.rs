@@ -86,7 +86,12 @@ impl World {
             no_in_place: &BTreeSet::new(),
         };
         let demand = self.meter.demand(Time(self.now));
-        let plan = plan(&snapshot, &self.settings, &demand, Time(self.now));
+        let now = Time(self.now);
+        let mut plan = plan(&snapshot, &self.settings, &demand, now);
+        let replicas = self.pool.replicas;
+        controller
+            .pace
+            .hold_back(&mut plan, &self.settings, &demand, replicas, now);
         controller.ledger = plan.ledger;
         controller.progress = Some(plan.progress.clone());
         plan

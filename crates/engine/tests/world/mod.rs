@@ -15,7 +15,7 @@ use engine::member::{
     Time, Uid,
 };
 use engine::queue::Index;
-use engine::rollout::{Create, Ledger, Plan, Progress, Settings, Strategy};
+use engine::rollout::{Create, Ledger, Pace, Plan, Progress, Settings, Strategy};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::time::Duration;
@@ -91,6 +91,7 @@ enum Happening {
 #[derive(Clone, Default)]
 struct Controller {
     ledger: Ledger,
+    pace: Pace,
     progress: Option<Progress>,
     created: Vec<(u64, Create)>,
     deleted: Vec<(u64, Uid)>,

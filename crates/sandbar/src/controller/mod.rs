@@ -254,7 +254,11 @@ async fn until(role: &mut watch::Receiver<Role>, leading: bool) {
             Role::Standby { holder: None } => false,
             Role::Unknown(why) => {
                 if !why.is_empty() {
-                    warn!("the lease cannot be held: {why}; see --leader-election-namespace");
+                    warn!(
+                        "the lease cannot be held, so nothing is done: {why}; \
+                         --leader-election-namespace names another namespace for it, \
+                         --leader-elect=false does without"
+                    );
                 }
                 false
             }

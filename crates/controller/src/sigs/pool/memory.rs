@@ -8,7 +8,7 @@ use std::{
 use api::sigs::v1beta1::SandboxWarmPoolStatus;
 use engine::{
     member::{Node, Revision},
-    rollout::{Create, Ledger, Progress},
+    rollout::{Create, Ledger, Pace, Progress},
 };
 use k8s_openapi::jiff::Timestamp;
 
@@ -24,6 +24,7 @@ pub(super) struct Memory {
     /// Creations of which nobody knows whether they were done, by the name of the member.
     pub(super) unsure: BTreeMap<String, Create>,
     pub(super) refill: Refill,
+    pub(super) pace: Pace,
     /// The status that was written last. A server with older definitions keeps less of it than was written.
     pub(super) told: Option<SandboxWarmPoolStatus>,
     /// Since when there has been something to tell.

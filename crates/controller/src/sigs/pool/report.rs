@@ -58,7 +58,7 @@ impl Pools {
         };
         let waits = [
             round.plan.requeue_after,
-            round.refill.map(until),
+            round.again.map(until),
             (!memory.unsure.is_empty()).then_some(UNSURE),
             memory.is_without_room.then_some(self.options.recheck),
         ];

@@ -111,8 +111,8 @@ pub(super) struct Round {
     pub(super) members: Vec<Arc<Sandbox>>,
     pub(super) plan: Plan,
     pub(super) invalid: Option<Invalid>,
-    /// When more may be created.
-    pub(super) refill: Option<Time>,
+    /// When more may be done.
+    pub(super) again: Option<Time>,
 }
 
 impl Round {
@@ -328,7 +328,10 @@ impl Pools {
             no_in_place: &memory.no_in_place(),
         };
         let demand = self.stock.demand(&pool.meta.uid, now);
-        let plan = plan(&snapshot, &settings, &demand, now);
+        let mut plan = plan(&snapshot, &settings, &demand, now);
+        let paced = memory
+            .pace
+            .hold_back(&mut plan, &settings, &demand, replicas, now);
         memory.ledger = plan.ledger;
         memory.progress = Some(plan.progress.clone());
         Round {
@@ -337,7 +340,7 @@ impl Pools {
             members,
             plan,
             invalid,
-            refill: allowed.again,
+            again: allowed.again.into_iter().chain(paced).min(),
         }
     }
 

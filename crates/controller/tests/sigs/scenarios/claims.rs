@@ -99,6 +99,8 @@ async fn stock(stage: &Stage, members: usize) -> SandboxWarmPool {
     let are_ready = |all: &Vec<Sandbox>| all.len() == members && all.iter().all(is_claimable);
     let list = async || stage.list::<Sandbox>().await;
     stage.until("in stock", list, are_ready).await;
+    // the controller may hear of a claim before it hears of this, and would rightly make a sandbox for it
+    stage.settle().await;
     pool
 }
 
