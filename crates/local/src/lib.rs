@@ -7,6 +7,7 @@ pub mod crd;
 pub mod fault;
 pub mod hollow;
 pub mod kinds;
+mod kubelet;
 pub mod selector;
 pub mod serve;
 pub mod server;

@@ -2,20 +2,16 @@
 //!
 //! A hollow node is a scheduler and a kubelet without containers. It knows the cluster through a
 //! client only, so it serves any API server, and its time is that of the clock it is given.
-//! Everything it decides is decided in `plan` and `node`, which are pure; `run` watches and
-//! acts. It keeps nothing that the objects do not say: one that starts anew goes on where the last
-//! one stopped.
+//! What becomes of its pods is decided in `plan`, which is pure; the rest it has in common with every node
+//! (`kubelet`). It keeps nothing that the objects do not say: one that starts anew goes on where the
+//! last one stopped.
 
-mod act;
 mod address;
 mod container;
 mod failure;
-mod node;
+mod keep;
 mod plan;
 mod resize;
-mod roster;
-mod run;
-mod status;
 
 #[cfg(test)]
 mod tests;
@@ -62,7 +58,7 @@ impl Default for Options {
             restart_delay: Duration::ZERO,
             resize_delay: Duration::ZERO,
             stop_delay: Duration::ZERO,
-            capacity: node::default_capacity(),
+            capacity: keep::default_capacity(),
         }
     }
 }
@@ -95,7 +91,7 @@ impl Hollow {
     pub fn start(client: Client, clock: Clock, options: Options) -> Self {
         let (rules, heard) = watch::channel(Vec::new());
         let (complain, trouble) = watch::channel(None);
-        let engine = run::Engine::new(client, clock, options, heard, complain);
+        let engine = keep::engine(client, clock, options, heard, complain);
         Self {
             rules,
             orders: AtomicU64::new(0),

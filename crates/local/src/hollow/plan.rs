@@ -6,20 +6,21 @@ use k8s_openapi::{
     api::core::v1::{Container, ContainerStatus, HostIP, Pod, PodIP, PodSpec, PodStatus},
     jiff::Timestamp,
 };
-use kube::ResourceExt as _;
-use serde_json::{Map, Value, json};
 
 use super::{
     Options,
-    container::{self, KILLED, Role, Subject, View, exactly, stamp},
+    container::Subject,
     failure::{Causes, Rule, start_delay},
-    node::{self, Spot},
     resize::{self, Order, wanted},
-    status::{
-        Resize, conditions, has_run, is_initialized, is_own, phase, role_of_init, unschedulable,
+};
+use crate::{
+    clock::after,
+    kubelet::{
+        container::{self, KILLED, Role, View, exactly, stamp},
+        plan::{Act, Plan, change, pod_label, restart_policy},
+        status::{Resize, conditions, has_run, is_initialized, is_own, phase, role_of_init},
     },
 };
-use crate::clock::after;
 
 /// What the node remembers of a pod beyond what the pod tells. All of it can be lost: a node that
 /// starts anew goes on from what the pods say, to the second.
@@ -30,8 +31,6 @@ pub(super) struct Memory {
     resizing: Option<Timestamp>,
     /// When each container last changed.
     moments: BTreeMap<String, Timestamp>,
-    /// An act after which nothing is left to do until the pod is seen to have changed.
-    pub(super) done: bool,
 }
 
 pub(super) struct World<'a> {
@@ -44,59 +43,6 @@ pub(super) struct World<'a> {
 pub(super) struct Place<'a> {
     pub(super) host_ip: &'a str,
     pub(super) pod_ip: &'a str,
-}
-
-#[derive(Debug, PartialEq)]
-pub(super) enum Act {
-    Bind {
-        node: String,
-    },
-    /// A merge patch of the status.
-    Status(Value),
-    /// Removes a pod that has ended.
-    Remove,
-}
-
-#[derive(Debug, Default, PartialEq)]
-pub(super) struct Plan {
-    pub(super) act: Option<Act>,
-    /// When to ask again if nothing happens.
-    pub(super) wake: Option<Timestamp>,
-}
-
-/// What to do about a pod that has no node yet.
-pub(super) fn schedule(pod: &Pod, world: &World<'_>, spots: &[Spot<'_>]) -> Plan {
-    let gated = |spec: &PodSpec| {
-        spec.scheduling_gates
-            .as_ref()
-            .is_some_and(|gates| !gates.is_empty())
-    };
-    let Some(spec) = pod.spec.as_ref().filter(|spec| !gated(spec)) else {
-        return Plan::default();
-    };
-    // nodes that are not there yet will be in a moment
-    let has_nodes = spots.iter().any(|spot| spot.node.is_some());
-    if pod.metadata.deletion_timestamp.is_some() || !has_nodes {
-        return Plan::default();
-    }
-    let refused = Causes::of_pod(pod, world.rules).unschedulable;
-    match node::choose(spec, spots, refused) {
-        Ok(node) => Plan {
-            act: Some(Act::Bind {
-                node: node.to_owned(),
-            }),
-            wake: None,
-        },
-        Err(message) => {
-            let old = pod.status.clone().unwrap_or_default();
-            let mut new = old.clone();
-            new.conditions = Some(unschedulable(pod, &old, message, world.now));
-            Plan {
-                act: change(pod, &old, &new),
-                wake: None,
-            }
-        }
-    }
 }
 
 /// What to do about a pod on this node.
@@ -251,12 +197,7 @@ struct Crew<'a> {
 
 impl Crew<'_> {
     fn advance(&mut self, status: &mut PodStatus) {
-        let label = format!(
-            "{}_{}({})",
-            self.pod.name_any(),
-            self.pod.namespace().unwrap_or_default(),
-            self.pod.metadata.uid.as_deref().unwrap_or_default()
-        );
+        let label = pod_label(self.pod);
         let old = status.init_container_statuses.take().unwrap_or_default();
         let mut inits = Vec::new();
         for spec in self.spec.init_containers.iter().flatten() {
@@ -366,43 +307,4 @@ fn ended(pod: &Pod, spec: &PodSpec, old: &PodStatus, code: i32, now: Timestamp) 
     status.observed_generation = pod.metadata.generation;
     status.conditions = Some(conditions(pod, &status, false, &Resize::None, now));
     status
-}
-
-fn restart_policy(spec: &PodSpec) -> &str {
-    spec.restart_policy.as_deref().unwrap_or("Always")
-}
-
-/// The patch from one status to the other, if there is a difference. It only applies to the very
-/// pod that was looked at: lists are replaced as wholes.
-fn change(pod: &Pod, old: &PodStatus, new: &PodStatus) -> Option<Act> {
-    if old == new {
-        return None;
-    }
-    let as_json = |status| serde_json::to_value(status).unwrap_or_default();
-    let status = difference(&as_json(old), &as_json(new))?;
-    Some(Act::Status(json!({
-        "metadata": {"resourceVersion": pod.metadata.resource_version},
-        "status": status,
-    })))
-}
-
-/// The merge patch that makes one value of the other.
-pub(super) fn difference(old: &Value, new: &Value) -> Option<Value> {
-    let (Value::Object(before), Value::Object(now)) = (old, new) else {
-        return (old != new).then(|| new.clone());
-    };
-    let mut patch = Map::new();
-    for (key, value) in now {
-        let changed = match before.get(key) {
-            Some(before) => difference(before, value),
-            None => Some(value.clone()),
-        };
-        if let Some(changed) = changed {
-            patch.insert(key.clone(), changed);
-        }
-    }
-    for key in before.keys().filter(|key| !now.contains_key(*key)) {
-        patch.insert(key.clone(), Value::Null);
-    }
-    (!patch.is_empty()).then_some(Value::Object(patch))
 }

@@ -5,11 +5,13 @@ use k8s_openapi::{
     jiff::Timestamp,
 };
 
-use super::{
-    container::{View, exactly, replaced},
-    status::Resize,
+use crate::{
+    clock::after,
+    kubelet::{
+        container::{View, exactly, replaced},
+        status::Resize,
+    },
 };
-use crate::clock::after;
 
 pub(super) struct Order<'a> {
     pub(super) containers: &'a [&'a Container],

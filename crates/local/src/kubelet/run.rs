@@ -1,4 +1,7 @@
 //! Watching and acting: one task that looks at pods and nodes and does what their plans say.
+//!
+//! What becomes of a pod on a node is its [`Keeper`]'s business; here pods are given nodes, nodes are kept up, and
+//! requests are sent one at a time for each object, again if they failed.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -11,7 +14,10 @@ use futures::{
     future::{BoxFuture, Either, pending},
     stream::FuturesUnordered,
 };
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::{
+    api::core::v1::{Node, Pod},
+    jiff::Timestamp,
+};
 use kube::{
     Api, Client, ResourceExt as _,
     runtime::{WatchStreamExt as _, watcher, watcher::Event},
@@ -19,12 +25,9 @@ use kube::{
 use tokio::sync::{Semaphore, watch};
 
 use super::{
-    Options,
     act::{self, Outcome, PodId, retry_after},
-    address,
-    failure::Rule,
-    node::{self, NodeAct, Spot},
-    plan::{self, Act, Place, Plan, World},
+    node::{self, Machine, NodeAct, Spot},
+    plan::{self, Act, Plan},
     roster::{Entry, Roster, Work, version},
 };
 use crate::clock::{Awake, Clock};
@@ -32,13 +35,34 @@ use crate::clock::{Awake, Clock};
 /// How many requests are made at a time.
 const REQUESTS: usize = 16;
 
-pub(super) struct Engine {
+/// What keeps the pods of these nodes.
+pub(crate) trait Keeper: Send + 'static {
+    /// What it remembers of a pod beyond what the pod tells.
+    type Memory: Default + Send;
+
+    /// What to do about a pod on one of the nodes.
+    fn run(&mut self, pod: &Pod, memory: &mut Self::Memory, host_ip: &str, now: Timestamp) -> Plan;
+
+    /// Whether there is no room for the pod on any node.
+    fn refuses(&self, pod: &Pod) -> bool;
+
+    /// Told of every pod of the cluster, on these nodes or not.
+    fn observed(&mut self, pod: &Pod);
+
+    /// Told that there is no such pod any more.
+    fn forgotten(&mut self, uid: &str);
+
+    /// Waits until a pod is to be looked at again though the API server has nothing new; all of them if none is named.
+    /// Never loses news when it is dropped.
+    fn news(&mut self) -> impl Future<Output = Option<String>> + Send;
+}
+
+pub(crate) struct Engine<K: Keeper> {
     client: Client,
     clock: Clock,
-    options: Options,
-    rules: watch::Receiver<Vec<Rule>>,
+    keeper: K,
     trouble: watch::Sender<Option<String>>,
-    roster: Roster,
+    roster: Roster<K::Memory>,
     nodes: BTreeMap<String, NodeEntry>,
     requests: Arc<Semaphore>,
     flights: FuturesUnordered<BoxFuture<'static, Landed>>,
@@ -47,9 +71,8 @@ pub(super) struct Engine {
     listed: bool,
 }
 
-#[derive(Default)]
 struct NodeEntry {
-    index: usize,
+    machine: Machine,
     node: Option<Node>,
     work: Work,
 }
@@ -65,28 +88,33 @@ enum On {
     Node(String, Outcome<Node>),
 }
 
-impl Engine {
-    pub(super) fn new(
+impl<K: Keeper> Engine<K> {
+    /// With `schedule`, pods without a node are given one of these.
+    pub(crate) fn new(
         client: Client,
         clock: Clock,
-        options: Options,
-        rules: watch::Receiver<Vec<Rule>>,
+        keeper: K,
+        machines: Vec<Machine>,
+        schedule: bool,
         trouble: watch::Sender<Option<String>>,
     ) -> Self {
-        let entry = |(index, name): (usize, &String)| {
+        let names: Vec<String> = machines.iter().map(|one| one.name.clone()).collect();
+        let entry = |machine: Machine| {
+            let name = machine.name.clone();
+            let (node, work) = (None, Work::default());
             let entry = NodeEntry {
-                index,
-                ..NodeEntry::default()
+                machine,
+                node,
+                work,
             };
-            (name.clone(), entry)
+            (name, entry)
         };
         Self {
-            nodes: options.nodes.iter().enumerate().map(entry).collect(),
-            roster: Roster::new(&options.nodes, options.schedule),
+            nodes: machines.into_iter().map(entry).collect(),
+            roster: Roster::new(&names, schedule),
             client,
             clock,
-            options,
-            rules,
+            keeper,
             trouble,
             requests: Arc::new(Semaphore::new(REQUESTS)),
             flights: FuturesUnordered::new(),
@@ -95,12 +123,11 @@ impl Engine {
         }
     }
 
-    pub(super) async fn run(mut self) {
+    pub(crate) async fn run(mut self) {
         let pods: Api<Pod> = Api::all(self.client.clone());
         let nodes: Api<Node> = Api::all(self.client.clone());
         let mut pods = pin!(watcher(pods, watcher::Config::default()).default_backoff());
         let mut nodes = pin!(watcher(nodes, watcher::Config::default()).default_backoff());
-        let mut rules = self.rules.clone();
         let mut awake = None;
         loop {
             let sleep = match self.roster.next_wake() {
@@ -130,10 +157,12 @@ impl Engine {
                     awake = Some(self.clock.hold());
                     self.node_event(event);
                 }
-                // the handle that sends rules may go before the task is ended
-                Ok(()) = rules.changed() => {
+                news = self.keeper.news() => {
                     awake = Some(self.clock.hold());
-                    self.consider_all(|_| true);
+                    match news {
+                        Some(uid) => self.consider(&uid),
+                        None => self.consider_all(|_| true),
+                    }
                 }
             }
         }
@@ -155,29 +184,41 @@ impl Engine {
             Ok(Event::Init) => self.listing.clear(),
             Ok(Event::InitApply(pod)) => {
                 self.listing.extend(pod.metadata.uid.clone());
-                self.roster.observe(pod);
+                self.observe(pod);
             }
             Ok(Event::InitDone) => {
                 self.listed = true;
                 let listed = std::mem::take(&mut self.listing);
-                self.roster.retain(&listed);
+                for uid in self.roster.missing(&listed) {
+                    self.forget(&uid);
+                }
                 self.consider_all(|_| true);
             }
             Ok(Event::Apply(pod)) => {
-                if let Some(uid) = self.roster.observe(pod) {
+                if let Some(uid) = self.observe(pod) {
                     self.consider(&uid);
                 }
             }
             Ok(Event::Delete(pod)) => {
                 if let Some(uid) = &pod.metadata.uid {
-                    self.roster.forget(uid);
+                    self.forget(uid);
                 }
             }
             Err(error) => self.complain(error.to_string()),
         }
     }
 
-    fn consider_all(&mut self, which: impl Fn(&Entry) -> bool) {
+    fn observe(&mut self, pod: Pod) -> Option<String> {
+        self.keeper.observed(&pod);
+        self.roster.observe(pod)
+    }
+
+    fn forget(&mut self, uid: &str) {
+        self.roster.forget(uid);
+        self.keeper.forgotten(uid);
+    }
+
+    fn consider_all(&mut self, which: impl Fn(&Entry<K::Memory>) -> bool) {
         for uid in self.roster.which(which) {
             self.consider(&uid);
         }
@@ -193,26 +234,20 @@ impl Engine {
 
     fn plan(&mut self, uid: &str) -> Option<Plan> {
         let entry = self.roster.pods.get(uid).filter(|_| self.listed)?;
-        if entry.work.flying || entry.memory.done {
+        if entry.work.flying || entry.done {
             return None;
         }
-        let rules = self.rules.borrow();
-        let world = World {
-            now: self.clock.now(),
-            options: &self.options,
-            rules: &rules,
-        };
+        let now = self.clock.now();
         let Some(node) = &entry.pod.spec.as_ref()?.node_name else {
-            return Some(plan::schedule(&entry.pod, &world, &self.spots()));
+            let refused = self.keeper.refuses(&entry.pod);
+            return Some(plan::schedule(&entry.pod, &self.spots(), refused, now));
         };
         let host_ip = host_ip(self.nodes.get(node)?);
-        let pod_ip = self.roster.addresses.of(uid).to_string();
-        let place = Place {
-            host_ip: &host_ip,
-            pod_ip: &pod_ip,
-        };
         let entry = self.roster.pods.get_mut(uid)?;
-        Some(plan::run(&entry.pod, &mut entry.memory, &world, &place))
+        let plan = self
+            .keeper
+            .run(&entry.pod, &mut entry.memory, &host_ip, now);
+        Some(plan)
     }
 
     fn spots(&self) -> Vec<Spot<'_>> {
@@ -289,15 +324,15 @@ impl Engine {
         let is_bound = entry.is_bound();
         match outcome {
             Outcome::Is(pod) => {
-                self.roster.observe(*pod);
+                self.observe(*pod);
             }
             Outcome::Changed(pod) => {
                 entry.work.sent = None;
-                self.roster.observe(*pod);
+                self.observe(*pod);
             }
-            Outcome::Bound => entry.memory.done = !is_bound,
-            Outcome::Removed => entry.memory.done = true,
-            Outcome::Gone => self.roster.forget(uid),
+            Outcome::Bound => entry.done = !is_bound,
+            Outcome::Removed => entry.done = true,
+            Outcome::Gone => self.forget(uid),
             Outcome::Failed(error) => {
                 entry.work.sent = None;
                 if !is_bound {
@@ -314,7 +349,7 @@ impl Engine {
             Ok(Event::Init) => self.listing_nodes(),
             Ok(Event::InitApply(node) | Event::Apply(node)) => self.node_is(node),
             Ok(Event::InitDone) => {
-                for name in self.options.nodes.clone() {
+                for name in self.nodes.keys().cloned().collect::<Vec<_>>() {
                     self.keep(&name);
                 }
             }
@@ -356,7 +391,7 @@ impl Engine {
             return;
         };
         let node = entry.node.as_ref();
-        let act = node::keep(name, entry.index, node, &self.options.capacity, now);
+        let act = node::keep(&entry.machine, node, now);
         let Some(act) = act else { return };
         if let NodeAct::Status(patch) | NodeAct::Patch(patch) = &act
             && !entry.work.insists(patch)
@@ -408,7 +443,7 @@ fn host_ip(entry: &NodeEntry) -> String {
     addresses
         .find(|address| address.type_ == "InternalIP")
         .map_or_else(
-            || address::of_node(entry.index).to_string(),
+            || entry.machine.address.to_string(),
             |address| address.address.clone(),
         )
 }

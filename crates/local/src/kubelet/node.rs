@@ -1,6 +1,6 @@
 //! The Node objects, and which of them takes a pod. Pure.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, net::Ipv4Addr};
 
 use k8s_openapi::{
     api::core::v1::{Node, PodSpec},
@@ -9,53 +9,51 @@ use k8s_openapi::{
 };
 use serde_json::{Value, json};
 
-use super::{address, container::stamp, plan::difference};
+use super::{container::stamp, plan::difference};
 
-pub(super) const VERSION: &str = "v1.36.3";
+/// The Kubernetes whose ways a node follows.
+pub(crate) const VERSION: &str = "v1.36.3";
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 
 /// A node as the scheduler sees it.
-pub(super) struct Spot<'a> {
-    pub(super) name: &'a str,
+pub(crate) struct Spot<'a> {
+    pub(crate) name: &'a str,
     /// Absent until the object is there.
-    pub(super) node: Option<&'a Node>,
+    pub(crate) node: Option<&'a Node>,
     /// How many pods it has.
-    pub(super) load: usize,
+    pub(crate) load: usize,
 }
 
 #[derive(Debug, PartialEq)]
-pub(super) enum NodeAct {
+pub(crate) enum NodeAct {
     Create(Box<Node>),
     Status(Value),
     /// A merge patch of the object itself.
     Patch(Value),
 }
 
-pub(super) fn default_capacity() -> BTreeMap<String, Quantity> {
-    [
-        ("cpu", "256"),
-        ("memory", "4000Gi"),
-        ("ephemeral-storage", "4000Gi"),
-        ("pods", "65535"),
-    ]
-    .map(|(name, size)| (name.to_owned(), Quantity(size.to_owned())))
-    .into()
+/// What a node is made of.
+#[derive(Clone, Debug)]
+pub(crate) struct Machine {
+    pub(crate) name: String,
+    pub(crate) address: Ipv4Addr,
+    pub(crate) capacity: BTreeMap<String, Quantity>,
+    /// Labels besides those that every node has.
+    pub(crate) labels: BTreeMap<String, String>,
+    /// What it says of itself: runtime, kernel and the image of the system.
+    pub(crate) runtime: String,
+    pub(crate) kernel: String,
+    pub(crate) system: String,
 }
 
 /// What is missing to make the node what it is meant to be.
-pub(super) fn keep(
-    name: &str,
-    index: usize,
-    node: Option<&Node>,
-    capacity: &BTreeMap<String, Quantity>,
-    now: Timestamp,
-) -> Option<NodeAct> {
+pub(crate) fn keep(machine: &Machine, node: Option<&Node>, now: Timestamp) -> Option<NodeAct> {
     let Some(node) = node else {
-        return Some(NodeAct::Create(Box::new(object(name))));
+        return Some(NodeAct::Create(Box::new(object(machine))));
     };
     let version = json!({"resourceVersion": node.metadata.resource_version});
     let old = serde_json::to_value(&node.status).unwrap_or_default();
-    let new = status(name, index, &old, capacity, now);
+    let new = status(machine, &old, now);
     if let Some(patch) = difference(&old, &new) {
         return Some(NodeAct::Status(
             json!({"metadata": version, "status": patch}),
@@ -74,32 +72,33 @@ pub(super) fn keep(
     ))
 }
 
-fn object(name: &str) -> Node {
+fn object(machine: &Machine) -> Node {
     let labels = [
-        ("kubernetes.io/hostname", name),
+        ("kubernetes.io/hostname", machine.name.as_str()),
         ("kubernetes.io/os", "linux"),
-        ("kubernetes.io/arch", "amd64"),
-        ("hollow.sandbar.dev/node", "true"),
+        ("kubernetes.io/arch", architecture()),
     ];
+    let mut all = machine.labels.clone();
+    all.extend(labels.map(|(key, value)| (key.to_owned(), value.to_owned())));
     let mut node = Node::default();
-    node.metadata.name = Some(name.to_owned());
-    node.metadata.labels = Some(
-        labels
-            .map(|(key, value)| (key.to_owned(), value.to_owned()))
-            .into(),
-    );
+    node.metadata.name = Some(machine.name.clone());
+    node.metadata.labels = Some(all);
     node
+}
+
+/// As Go names it.
+pub(crate) fn architecture() -> &'static str {
+    match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    }
 }
 
 /// The whole status; what the node does not answer for, and the times of what has not changed, are
 /// as before.
-fn status(
-    name: &str,
-    index: usize,
-    old: &Value,
-    capacity: &BTreeMap<String, Quantity>,
-    now: Timestamp,
-) -> Value {
+fn status(machine: &Machine, old: &Value, now: Timestamp) -> Value {
+    let Machine { name, capacity, .. } = machine;
     let mut status = match old {
         Value::Object(_) => old.clone(),
         _ => json!({}),
@@ -108,20 +107,20 @@ fn status(
     status["allocatable"] = json!(capacity);
     if status.get("addresses").is_none() {
         status["addresses"] = json!([
-            {"type": "InternalIP", "address": address::of_node(index).to_string()},
+            {"type": "InternalIP", "address": machine.address.to_string()},
             {"type": "Hostname", "address": name},
         ]);
     }
     status["nodeInfo"] = json!({
-        "architecture": "amd64",
+        "architecture": architecture(),
         "bootID": name,
-        "containerRuntimeVersion": "hollow://1.0",
-        "kernelVersion": "hollow",
+        "containerRuntimeVersion": machine.runtime,
+        "kernelVersion": machine.kernel,
         "kubeProxyVersion": "",
         "kubeletVersion": VERSION,
         "machineID": name,
         "operatingSystem": "linux",
-        "osImage": "hollow",
+        "osImage": machine.system,
         "systemUUID": name,
     });
     let conditions = conditions(old.get("conditions").and_then(Value::as_array), now);
@@ -182,7 +181,7 @@ fn conditions(old: Option<&Vec<Value>>, now: Timestamp) -> Vec<Value> {
 
 /// The node that takes the pod: of those that may, the one with the fewest pods. Otherwise the
 /// scheduler's words for why there is none.
-pub(super) fn choose<'a>(
+pub(crate) fn choose<'a>(
     pod: &PodSpec,
     spots: &[Spot<'a>],
     refused: bool,

@@ -9,16 +9,12 @@ use k8s_openapi::{
 use kube::{Resource, ResourceExt as _};
 use serde_json::Value;
 
-use super::{address::Addresses, plan::Memory};
-
 /// How often one patch is sent if the server keeps answering that the object is still otherwise.
 const PERSISTENCE: u32 = 3;
 
 /// Pods of these nodes, and those without a node, by uid.
-#[derive(Default)]
-pub(super) struct Roster {
-    pub(super) pods: HashMap<String, Entry>,
-    pub(super) addresses: Addresses,
+pub(crate) struct Roster<M> {
+    pub(crate) pods: HashMap<String, Entry<M>>,
     nodes: BTreeSet<String>,
     /// Whether pods without a node are the business of these.
     schedules: bool,
@@ -27,28 +23,30 @@ pub(super) struct Roster {
 }
 
 #[derive(Default)]
-pub(super) struct Entry {
-    pub(super) pod: Pod,
-    pub(super) memory: Memory,
+pub(crate) struct Entry<M> {
+    pub(crate) pod: Pod,
+    pub(crate) memory: M,
+    /// After an act that leaves nothing to do until the pod is seen to have changed.
+    pub(crate) done: bool,
     /// The node it has, or is being given.
-    pub(super) node: Option<String>,
+    pub(crate) node: Option<String>,
     wake: Option<Timestamp>,
-    pub(super) work: Work,
+    pub(crate) work: Work,
 }
 
 /// What is being done about an object.
 #[derive(Default)]
-pub(super) struct Work {
+pub(crate) struct Work {
     /// A request is on its way; whatever else is to be done waits for its answer.
-    pub(super) flying: bool,
-    pub(super) failures: u32,
+    pub(crate) flying: bool,
+    pub(crate) failures: u32,
     /// The last patch, and how often it was sent.
-    pub(super) sent: Option<(Value, u32)>,
+    pub(crate) sent: Option<(Value, u32)>,
 }
 
 impl Work {
     /// Whether to send the patch once more.
-    pub(super) fn insists(&mut self, patch: &Value) -> bool {
+    pub(crate) fn insists(&mut self, patch: &Value) -> bool {
         let content = |patch: &Value| {
             let mut patch = patch.clone();
             if let Some(patch) = patch.as_object_mut() {
@@ -66,33 +64,35 @@ impl Work {
     }
 }
 
-impl Entry {
-    pub(super) fn is_bound(&self) -> bool {
+impl<M> Entry<M> {
+    pub(crate) fn is_bound(&self) -> bool {
         self.pod.spec.as_ref().is_some_and(has_node)
     }
 }
 
-impl Roster {
-    pub(super) fn new(nodes: &[String], schedules: bool) -> Self {
+impl<M: Default> Roster<M> {
+    pub(crate) fn new(nodes: &[String], schedules: bool) -> Self {
         Self {
             nodes: nodes.iter().cloned().collect(),
             schedules,
-            ..Self::default()
+            pods: HashMap::new(),
+            load: HashMap::new(),
+            wakes: BTreeSet::new(),
         }
     }
 
     /// How many pods the node has.
-    pub(super) fn load(&self, node: &str) -> usize {
+    pub(crate) fn load(&self, node: &str) -> usize {
         self.load.get(node).copied().unwrap_or_default()
     }
 
     /// When the next pod wants to be looked at.
-    pub(super) fn next_wake(&self) -> Option<Timestamp> {
+    pub(crate) fn next_wake(&self) -> Option<Timestamp> {
         self.wakes.first().map(|(time, _)| *time)
     }
 
     /// A pod that wants to be looked at by now, once.
-    pub(super) fn due(&mut self, now: Timestamp) -> Option<String> {
+    pub(crate) fn due(&mut self, now: Timestamp) -> Option<String> {
         let (time, _) = self.wakes.first()?;
         if *time > now {
             return None;
@@ -105,7 +105,7 @@ impl Roster {
     }
 
     /// The pods to which something applies, in one order, so that one world has one future.
-    pub(super) fn which(&self, applies: impl Fn(&Entry) -> bool) -> Vec<String> {
+    pub(crate) fn which(&self, applies: impl Fn(&Entry<M>) -> bool) -> Vec<String> {
         let all = self.pods.iter().filter(|(_, entry)| applies(entry));
         let mut all: Vec<_> = all
             .map(|(uid, entry)| (entry.pod.namespace(), entry.pod.name_any(), uid.clone()))
@@ -114,15 +114,13 @@ impl Roster {
         all.into_iter().map(|(_, _, uid)| uid).collect()
     }
 
-    /// Forgets all pods but these.
-    pub(super) fn retain(&mut self, listed: &HashSet<String>) {
+    /// The pods that the list does not name.
+    pub(crate) fn missing(&self, listed: &HashSet<String>) -> Vec<String> {
         let gone = self.pods.keys().filter(|uid| !listed.contains(*uid));
-        for uid in gone.cloned().collect::<Vec<_>>() {
-            self.forget(&uid);
-        }
+        gone.cloned().collect()
     }
 
-    pub(super) fn set_wake(&mut self, uid: &str, wake: Option<Timestamp>) {
+    pub(crate) fn set_wake(&mut self, uid: &str, wake: Option<Timestamp>) {
         let Some(entry) = self.pods.get_mut(uid) else {
             return;
         };
@@ -138,19 +136,15 @@ impl Roster {
     }
 
     /// Takes note of a pod, and names it if it is this node's business and news.
-    pub(super) fn observe(&mut self, pod: Pod) -> Option<String> {
+    pub(crate) fn observe(&mut self, pod: Pod) -> Option<String> {
         let uid = pod.metadata.uid.clone()?;
-        let status = pod.status.as_ref();
-        if let Some(address) = status.and_then(|status| status.pod_ip.as_ref()?.parse().ok()) {
-            self.addresses.note(&uid, address);
-        }
         let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
         let is_ours = match &node {
             Some(node) => self.nodes.contains(node),
             None => self.schedules && has_default_scheduler(&pod),
         };
         if !is_ours {
-            self.drop_entry(&uid);
+            self.forget(&uid);
             return None;
         }
         let entry = self.pods.entry(uid.clone()).or_default();
@@ -158,7 +152,7 @@ impl Roster {
             return None;
         }
         let is_bound = node.is_some();
-        entry.memory.done &= !is_bound || entry.is_bound();
+        entry.done &= !is_bound || entry.is_bound();
         entry.pod = pod;
         if is_bound {
             self.assign(&uid, node);
@@ -167,7 +161,7 @@ impl Roster {
     }
 
     /// Counts the pod to its node.
-    pub(super) fn assign(&mut self, uid: &str, node: Option<String>) {
+    pub(crate) fn assign(&mut self, uid: &str, node: Option<String>) {
         let Some(entry) = self.pods.get_mut(uid) else {
             return;
         };
@@ -184,15 +178,10 @@ impl Roster {
         }
     }
 
-    fn drop_entry(&mut self, uid: &str) {
+    pub(crate) fn forget(&mut self, uid: &str) {
         self.set_wake(uid, None);
         self.assign(uid, None);
         self.pods.remove(uid);
-    }
-
-    pub(super) fn forget(&mut self, uid: &str) {
-        self.drop_entry(uid);
-        self.addresses.release(uid);
     }
 }
 
@@ -208,7 +197,7 @@ fn has_default_scheduler(pod: &Pod) -> bool {
     scheduler.is_none_or(|name| name == "default-scheduler")
 }
 
-pub(super) fn version<K: Resource>(object: &K) -> u64 {
+pub(crate) fn version<K: Resource>(object: &K) -> u64 {
     let version = object.meta().resource_version.as_deref();
     version
         .and_then(|version| version.parse().ok())

@@ -17,7 +17,7 @@ const LONGEST_RETRY: Duration = Duration::from_secs(5);
 
 /// What is known of an object after a request.
 #[derive(Debug)]
-pub(super) enum Outcome<K> {
+pub(crate) enum Outcome<K> {
     /// It looks like this now.
     Is(Box<K>),
     /// It had changed meanwhile; nothing was done, and it looks like this now.
@@ -31,13 +31,13 @@ pub(super) enum Outcome<K> {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct PodId {
-    pub(super) namespace: String,
-    pub(super) name: String,
-    pub(super) uid: String,
+pub(crate) struct PodId {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    pub(crate) uid: String,
 }
 
-pub(super) async fn on_pod(client: &Client, pod: &PodId, act: &Act) -> Outcome<Pod> {
+pub(crate) async fn on_pod(client: &Client, pod: &PodId, act: &Act) -> Outcome<Pod> {
     let pods: Api<Pod> = Api::namespaced(client.clone(), &pod.namespace);
     let result = match act {
         Act::Bind { node } => bind(&pods, pod, node).await.map(|()| Outcome::Bound),
@@ -82,7 +82,7 @@ async fn remove(pods: &Api<Pod>, pod: &PodId) -> Result<(), Error> {
     pods.delete(&pod.name, &params).await.map(drop)
 }
 
-pub(super) async fn on_node(client: &Client, name: &str, act: &NodeAct) -> Outcome<Node> {
+pub(crate) async fn on_node(client: &Client, name: &str, act: &NodeAct) -> Outcome<Node> {
     let nodes: Api<Node> = Api::all(client.clone());
     let params = PatchParams::default();
     let result = match act {
@@ -124,7 +124,7 @@ fn is(error: &Error, code: u16) -> bool {
 }
 
 /// How long to wait after so many failures in a row.
-pub(super) fn retry_after(failures: u32) -> Duration {
+pub(crate) fn retry_after(failures: u32) -> Duration {
     FIRST_RETRY
         .saturating_mul(2_u32.saturating_pow(failures.saturating_sub(1)))
         .min(LONGEST_RETRY)

@@ -19,11 +19,11 @@ const OWN: [&str; 7] = [
 ];
 
 /// Whether the node answers for conditions of this type.
-pub(super) fn is_own(kind: &str) -> bool {
+pub(crate) fn is_own(kind: &str) -> bool {
     OWN.contains(&kind)
 }
 
-pub(super) fn role_of_init(spec: &PodSpec, name: &str) -> Role {
+pub(crate) fn role_of_init(spec: &PodSpec, name: &str) -> Role {
     let mut all = spec.init_containers.iter().flatten();
     all.find(|container| container.name == name)
         .map_or(Role::Init, role_of)
@@ -38,7 +38,7 @@ fn role_of(init: &Container) -> Role {
 }
 
 /// Whether the containers after this one may start.
-pub(super) fn is_initialized(status: &ContainerStatus, role: Role) -> bool {
+pub(crate) fn is_initialized(status: &ContainerStatus, role: Role) -> bool {
     match role {
         Role::Sidecar => status.started == Some(true),
         Role::Init | Role::App => status.ready,
@@ -46,13 +46,13 @@ pub(super) fn is_initialized(status: &ContainerStatus, role: Role) -> bool {
 }
 
 /// Whether the pod got as far as its own containers.
-pub(super) fn has_run(status: &PodStatus) -> bool {
+pub(crate) fn has_run(status: &PodStatus) -> bool {
     let mut apps = status.container_statuses.iter().flatten();
     apps.any(|app| app.container_id.is_some())
 }
 
 /// The phase of a pod of whose containers those live that `lives` says.
-pub(super) fn phase(
+pub(crate) fn phase(
     spec: &PodSpec,
     status: &PodStatus,
     lives: impl Fn(&ContainerStatus, Role) -> bool,
@@ -122,14 +122,14 @@ impl Finding {
 }
 
 /// What a node knows about a resize in place that is not done.
-pub(super) enum Resize {
+pub(crate) enum Resize {
     None,
     Pending { reason: &'static str },
     InProgress,
 }
 
 /// All conditions of the pod: those of others as they are, then those of the node.
-pub(super) fn conditions(
+pub(crate) fn conditions(
     pod: &Pod,
     status: &PodStatus,
     sandbox: bool,
@@ -277,7 +277,7 @@ fn ready(pod: &Pod, foreign: &[PodCondition], containers: &Finding) -> Finding {
 }
 
 /// The conditions of a pod for which no node was found.
-pub(super) fn unschedulable(
+pub(crate) fn unschedulable(
     pod: &Pod,
     status: &PodStatus,
     message: String,
