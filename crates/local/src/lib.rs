@@ -8,6 +8,7 @@ pub mod fault;
 pub mod hollow;
 pub mod kinds;
 mod kubelet;
+pub mod network;
 pub mod selector;
 pub mod serve;
 pub mod server;
