@@ -6,6 +6,7 @@ mod controllers;
 pub mod crd;
 pub mod fault;
 pub mod hollow;
+pub mod image;
 pub mod kinds;
 mod kubelet;
 pub mod network;

@@ -1,4 +1,4 @@
-//! Selectors, column paths and bodies made of fragments at random: nothing panics. `fuzz/` drives the same for longer.
+//! Selectors, column paths, layers and bodies made of fragments at random: nothing panics. `fuzz/` drives the same for longer.
 
 use proptest::prelude::{ProptestConfig, any, prop_oneof, proptest};
 use proptest::strategy::Strategy;
@@ -6,6 +6,8 @@ use serde_json::{Value, json};
 
 #[path = "../../../fuzz/drive/bodies.rs"]
 mod bodies;
+#[path = "../../../fuzz/drive/layers.rs"]
+mod layers;
 #[path = "../../../fuzz/drive/seeds.rs"]
 mod seeds;
 #[path = "../../../fuzz/drive/selectors.rs"]
@@ -86,6 +88,7 @@ fn of(words: &'static [&'static str]) -> impl Strategy<Value = Vec<u8>> {
 #[test]
 fn no_seed_panics() {
     seeds::drive_all("bodies", bodies::drive);
+    seeds::drive_all("layers", layers::drive);
     seeds::drive_all("selectors", selectors::drive);
     seeds::drive_all("table_paths", table_paths::drive);
 }
@@ -117,6 +120,11 @@ proptest! {
     #[test]
     fn no_column_panics(input in of(WORDS)) {
         table_paths::drive(&input);
+    }
+
+    #[test]
+    fn no_layer_changes_anything_outside(entries in proptest::collection::vec(any::<[u8; 6]>(), 0..24)) {
+        layers::drive(&[&[1], entries.concat().as_slice()].concat());
     }
 
     #[test]

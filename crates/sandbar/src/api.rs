@@ -80,7 +80,8 @@ impl Args {
     }
 }
 
-fn default_directory() -> Result<PathBuf> {
+/// Where data are kept if nobody says where.
+pub(crate) fn default_directory() -> Result<PathBuf> {
     std::env::home_dir()
         .filter(|home| !home.as_os_str().is_empty())
         .map(|home| home.join(".sandbar"))

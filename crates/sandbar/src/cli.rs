@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
-use crate::{api, controller, crds, rollout};
+use crate::{api, controller, crds, image, rollout};
 
 /// Warm pools of isolated sandboxes for AI agents, and their upgrades.
 #[derive(Parser)]
@@ -21,6 +21,7 @@ enum Command {
     Api(api::Args),
     Controller(Box<controller::Args>),
     Crds(crds::Args),
+    Image(image::Args),
     Rollout(rollout::Args),
     /// Print the completion script of a shell
     ///
@@ -54,6 +55,7 @@ impl Args {
             Command::Api(args) => args.run(),
             Command::Controller(args) => args.run(),
             Command::Crds(args) => args.run(),
+            Command::Image(args) => args.run(),
             Command::Rollout(args) => args.run(),
             Command::Completion { shell } => {
                 clap_complete::generate(shell, &mut Self::command(), "sandbar", &mut io::stdout());

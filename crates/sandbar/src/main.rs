@@ -8,8 +8,10 @@ mod api;
 mod cli;
 mod controller;
 mod crds;
+mod image;
 mod rollout;
 mod signals;
+mod table;
 
 /// Requests make and drop trees of small pieces; see docs/benchmarks.md for what it saves.
 #[global_allocator]

@@ -83,6 +83,12 @@ pub(crate) fn kubectl() -> Result<PathBuf> {
     found.into_values().next().context("there is no kubectl")
 }
 
+/// Finds or makes a registry of images.
+pub(crate) fn registry(progress: &mut Progress) -> Result<PathBuf> {
+    let found = go::REGISTRY.ensure(&paths::cache_dir()?, &["registry"], progress)?;
+    found.into_values().next().context("there is no registry")
+}
+
 /// Checks what cannot be fetched, so that the answer comes before a long build and names the remedy.
 pub(crate) fn check_host() -> Result<()> {
     if !rustix::process::geteuid().is_root() {

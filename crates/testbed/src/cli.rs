@@ -344,6 +344,7 @@ fn fetch() -> Result<()> {
     };
     let mut progress = Progress::new(false);
     binaries::ensure(&everything, &mut progress)?;
+    binaries::registry(&mut progress)?;
     progress.finish();
     say(&format!(
         "everything is in {}",

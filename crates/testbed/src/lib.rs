@@ -60,6 +60,12 @@ pub fn kubectl() -> Result<PathBuf> {
     binaries::kubectl()
 }
 
+/// The path of a registry of images (`distribution`), for whoever pulls from one. It needs no cluster and no root; the
+/// first call on a machine may build it.
+pub fn registry() -> Result<PathBuf> {
+    binaries::registry(&mut progress::Progress::new(true))
+}
+
 /// How long the shared cluster outlives its last user: the next test binary of one `cargo test` may follow.
 const GRACE: Duration = Duration::from_secs(3);
 

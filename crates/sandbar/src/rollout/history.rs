@@ -4,10 +4,7 @@ use anyhow::{Context as _, Result};
 use api::sigs::v1beta1::{SandboxTemplate, SandboxWarmPool};
 use controller::sigs::{names, pool::history::selector};
 use engine::revision::history::{Stored, undo as choose};
-use k8s_openapi::{
-    api::apps::v1::ControllerRevision,
-    jiff::{SignedDuration, Timestamp},
-};
+use k8s_openapi::{api::apps::v1::ControllerRevision, jiff::Timestamp};
 use kube::{
     ResourceExt as _,
     api::{ListParams, Patch, PatchParams},
@@ -15,6 +12,7 @@ use kube::{
 use serde_json::{Value, json};
 
 use super::Place;
+use crate::table;
 
 /// One revision.
 struct Entry {
@@ -86,7 +84,7 @@ pub(super) async fn show(place: &Place, revision: Option<i64>) -> Result<()> {
             entry.created.map(age).unwrap_or_default(),
         ]);
     }
-    print!("{}", table(&rows));
+    print!("{}", table::render(&rows));
     Ok(())
 }
 
@@ -98,32 +96,7 @@ fn images(spec: &Value) -> String {
 }
 
 fn age(created: Timestamp) -> String {
-    let age: SignedDuration = Timestamp::now().duration_since(created);
-    let seconds = age.as_secs().max(0);
-    match seconds {
-        0..=119 => format!("{seconds}s"),
-        120..=7_199 => format!("{}m", seconds / 60),
-        7_200..=172_799 => format!("{}h", seconds / 3_600),
-        _ => format!("{}d", seconds / 86_400),
-    }
-}
-
-fn table<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> String {
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
-    let widths: Vec<usize> = (0..COLUMNS)
-        .map(|column| width(column).unwrap_or(0))
-        .collect();
-    let mut text = String::new();
-    for row in rows {
-        let cells = row
-            .iter()
-            .zip(&widths)
-            .map(|(cell, width)| format!("{cell:<width$}"));
-        let line = cells.collect::<Vec<_>>().join("   ");
-        text.push_str(line.trim_end());
-        text.push('\n');
-    }
-    text
+    table::age(Timestamp::now().duration_since(created).as_secs())
 }
 
 pub(super) async fn undo(place: &Place, to: Option<i64>, is_dry: bool) -> Result<()> {

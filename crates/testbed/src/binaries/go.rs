@@ -74,6 +74,21 @@ pub(super) const KWOK: Set = Set {
     duration: "about 2 minutes, once",
 };
 
+pub(super) const REGISTRY: Set = Set {
+    name: "registry",
+    version: "3.1.2",
+    fits: "3.",
+    go_mod: include_str!("../../go/registry/go.mod"),
+    go_sum: include_str!("../../go/registry/go.sum"),
+    tools: include_str!("../../go/registry/tools.go"),
+    ldflags: "-s -w -X github.com/distribution/distribution/v3/version.version=v3.1.2",
+    programs: &[(
+        "registry",
+        "github.com/distribution/distribution/v3/cmd/registry",
+    )],
+    duration: "about 2 minutes, once",
+};
+
 impl Set {
     /// The paths of `wanted`: what KUBEBUILDER_ASSETS offers, else what was built before, else what PATH offers,
     /// else a new build.

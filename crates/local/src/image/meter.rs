@@ -1,0 +1,195 @@
+//! Reading a compressed layer: what goes in and what comes out is counted, hashed and held to limits.
+
+use std::cell::Cell;
+use std::io::{self, BufReader, Cursor, Read};
+
+use flate2::bufread::MultiGzDecoder;
+use sha2::{Digest as _, Sha256};
+
+use super::digest::Digest;
+
+/// What an image may cost before it is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of all layers of an image, unpacked.
+    pub bytes: u64,
+    /// Entries of all layers of an image: each may take an inode, of which a disk has a fixed number.
+    pub entries: u64,
+    /// How many bytes one compressed byte may become.
+    pub ratio: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            bytes: 20 << 30,
+            // four times what the largest images with a whole desktop or all of npm have
+            entries: 2_000_000,
+            ratio: 500,
+        }
+    }
+}
+
+/// Below this many bytes any ratio is fine: a file of zeros is no attack before it is large.
+const RATIO_FROM: u64 = 1 << 30;
+
+/// Long names, PAX records and maps of sparse files that precede one entry.
+const METADATA: u64 = 1 << 20;
+
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+
+/// Which limit was passed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Excess {
+    Bytes,
+    Ratio,
+    Metadata,
+}
+
+/// The counts of one layer. The two readers and the unpacker share it.
+pub(super) struct Meter {
+    compressed: Cell<u64>,
+    expanded: Cell<u64>,
+    /// Bytes that may be read until somebody says otherwise.
+    allowance: Cell<u64>,
+    limits: Limits,
+    excess: Cell<Option<Excess>>,
+}
+
+impl Meter {
+    pub(super) fn new(limits: Limits) -> Self {
+        Self {
+            compressed: Cell::new(0),
+            expanded: Cell::new(0),
+            allowance: Cell::new(u64::MAX),
+            limits,
+            excess: Cell::new(None),
+        }
+    }
+
+    /// What the layer has made so far.
+    pub(super) fn expanded(&self) -> u64 {
+        self.expanded.get()
+    }
+
+    /// The limit that was passed; an error of a reader is its consequence.
+    pub(super) fn excess(&self) -> Option<Excess> {
+        self.excess.get()
+    }
+
+    /// The next reads belong to what precedes an entry, which is kept in memory as a whole.
+    pub(super) fn expect_metadata(&self) {
+        self.allowance.set(METADATA);
+    }
+
+    pub(super) fn expect_content(&self) {
+        self.allowance.set(u64::MAX);
+    }
+
+    /// Whether this many more bytes fit.
+    pub(super) fn has_room(&self, bytes: u64) -> bool {
+        bytes <= self.limits.bytes.saturating_sub(self.expanded.get())
+    }
+
+    /// Counts bytes that come out of the layer or, in the holes of a sparse file, out of nothing.
+    pub(super) fn charge(&self, bytes: u64) -> io::Result<()> {
+        let expanded = self.expanded.get().saturating_add(bytes);
+        self.expanded.set(expanded);
+        let allowance = self.allowance.get();
+        self.allowance.set(allowance.saturating_sub(bytes));
+        let most = self.compressed.get().saturating_mul(self.limits.ratio);
+        let excess = if expanded > self.limits.bytes {
+            Excess::Bytes
+        } else if expanded > RATIO_FROM.min(self.limits.bytes / 2) && expanded > most {
+            Excess::Ratio
+        } else if bytes > allowance {
+            Excess::Metadata
+        } else {
+            return Ok(());
+        };
+        self.excess.set(Some(excess));
+        Err(io::Error::other("a limit was passed"))
+    }
+}
+
+/// The blob as it is stored.
+pub(super) struct Compressed<'m, R> {
+    inner: R,
+    meter: &'m Meter,
+    hash: Sha256,
+}
+
+impl<'m, R: Read> Compressed<'m, R> {
+    pub(super) fn new(inner: R, meter: &'m Meter) -> Self {
+        Self {
+            inner,
+            meter,
+            hash: Sha256::new(),
+        }
+    }
+
+    /// Reads what follows the archive, and says what all of it was.
+    pub(super) fn finish(mut self) -> io::Result<Digest> {
+        io::copy(&mut self, &mut io::sink())?;
+        Ok(Digest::finish(self.hash))
+    }
+}
+
+impl<R: Read> Read for Compressed<'_, R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let count = self.inner.read(into)?;
+        self.hash.update(&into[..count]);
+        let compressed = self.meter.compressed.get();
+        self.meter.compressed.set(compressed + count as u64);
+        Ok(count)
+    }
+}
+
+/// The tar archive that the blob is.
+pub(super) struct Expanded<'m, R> {
+    inner: R,
+    meter: &'m Meter,
+    hash: Sha256,
+}
+
+impl<'m, R: Read> Expanded<'m, R> {
+    pub(super) fn new(inner: R, meter: &'m Meter) -> Self {
+        Self {
+            inner,
+            meter,
+            hash: Sha256::new(),
+        }
+    }
+
+    /// Reads what follows the archive, and says what all of it was.
+    pub(super) fn finish(mut self) -> io::Result<Digest> {
+        io::copy(&mut self, &mut io::sink())?;
+        Ok(Digest::finish(self.hash))
+    }
+}
+
+impl<R: Read> Read for Expanded<'_, R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let count = self.inner.read(into)?;
+        self.hash.update(&into[..count]);
+        self.meter.charge(count as u64)?;
+        Ok(count)
+    }
+}
+
+/// Undoes the compression that the first bytes tell; the media type of a layer is a claim.
+pub(super) fn decompress<'a>(mut from: impl Read + 'a) -> io::Result<Box<dyn Read + 'a>> {
+    let mut head = Vec::with_capacity(ZSTD.len());
+    from.by_ref()
+        .take(ZSTD.len() as u64)
+        .read_to_end(&mut head)?;
+    let is_gzip = head.starts_with(&GZIP);
+    let is_zstd = head.starts_with(&ZSTD);
+    let whole = BufReader::with_capacity(128 << 10, Cursor::new(head).chain(from));
+    Ok(match (is_gzip, is_zstd) {
+        (true, _) => Box::new(MultiGzDecoder::new(whole)),
+        (_, true) => Box::new(zstd::Decoder::with_buffer(whole)?),
+        _ => Box::new(whole),
+    })
+}

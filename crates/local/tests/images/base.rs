@@ -1,0 +1,133 @@
+//! The built-in image, run as far as a test without the node can run it.
+
+use std::fs;
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+use local::image::{Image, reference};
+
+use crate::mounted::in_overlay;
+use crate::support::Place;
+
+fn image(place: &Place) -> Image {
+    let name = reference("sandbar/base").unwrap();
+    place.images.get(&name).unwrap().unwrap()
+}
+
+#[test]
+fn the_built_in_image_is_there_without_any_import() {
+    let place = Place::new();
+    let image = image(&place);
+    assert_eq!(image.name, "docker.io/sandbar/base:latest");
+    assert_eq!(image.config.user, "user");
+    assert!(image.config.env.contains(&"HOME=/home/user".to_owned()));
+    let user = image.user(&image.config.user).unwrap();
+    assert_eq!(
+        (user.uid, user.gid, user.home.as_deref()),
+        (1000, 1000, Some("/home/user"))
+    );
+    assert!(
+        image
+            .overlays
+            .iter()
+            .any(|overlay| overlay.at.as_os_str() == "/usr")
+    );
+    let again = local::image::Images::open(&place.directory.path().join("images")).unwrap();
+    let name = reference("docker.io/sandbar/base:latest").unwrap();
+    assert_eq!(again.get(&name).unwrap(), Some(image));
+    assert_eq!(place.count("base"), 1);
+}
+
+#[test]
+fn another_recipe_replaces_the_layer_once_nobody_runs_on_it() {
+    let place = Place::new();
+    let old = "1".repeat(64);
+    let held = "2".repeat(64);
+    let images = place.directory.path().join("images");
+    for hex in [&old, &held] {
+        fs::create_dir(images.join("base").join(hex)).unwrap();
+    }
+    fs::write(images.join("holds/container"), format!("sha256:{held}")).unwrap();
+    let image = image(&place);
+    assert!(!images.join("base").join(&old).exists());
+    assert!(images.join("base").join(&held).exists());
+    place.images.hold("other", &image).unwrap();
+}
+
+#[test]
+fn programs_of_the_host_run_in_it_as_its_user() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let place = Place::new();
+    let mut script = r#"cd "$MERGED"
+        mount --bind /dev dev
+        run() { chroot --userspec=1000:1000 . /usr/bin/env -i PATH=/usr/local/bin:/usr/bin:/bin HOME=/home/user "$@"; }
+        run sh -c 'id -un; id -gn; cd; pwd; touch file /tmp/file; stat -c %U file'
+        run sh -c 'test ! -w /etc/passwd && test ! -w /usr/bin && echo closed'
+    "#
+    .to_owned();
+    let mut expected = "user\nuser\n/home/user\nuser\nclosed\n".to_owned();
+    for (program, arguments) in [
+        (
+            "python3",
+            r#"-c 'import json, ssl; print("python", len(ssl.create_default_context().get_ca_certs()) >= 0)'"#,
+        ),
+        ("git", "init -q /tmp/repository && echo git"),
+        ("perl", r#"-MPOSIX -e 'print "perl\n"'"#),
+        ("curl", "--version > /dev/null && echo curl"),
+    ] {
+        if fs::exists(format!("/usr/bin/{program}")).unwrap() {
+            script.push_str(&format!("run /usr/bin/{program} {arguments}\n"));
+            let said = if program == "python3" {
+                "python True"
+            } else {
+                program
+            };
+            expected.push_str(&format!("{said}\n"));
+        }
+    }
+    assert_eq!(in_overlay(&image(&place), &[], "", &script), expected);
+    // what it wrote is in the container, not on the host
+    assert!(!fs::exists("/tmp/repository").unwrap());
+}
+
+/// Whatever happens, the process is gone with it.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn its_command_waits_until_it_is_asked_to_end() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let command = image(&Place::new()).config.cmd;
+    let mut unshare = Command::new("unshare");
+    unshare
+        .args(["--pid", "--fork", "--kill-child", "--"])
+        .args(command);
+    let mut running = Running(unshare.spawn().unwrap());
+    let outer = running.0.id();
+    let give_up = Instant::now() + Duration::from_secs(30);
+    let status = loop {
+        assert!(Instant::now() < give_up, "it does not end");
+        // process 1 loses signals that come before it is ready for them
+        let children = fs::read_to_string(format!("/proc/{outer}/task/{outer}/children"));
+        let children = children.unwrap_or_default();
+        if let Some(first) = children.split_whitespace().next() {
+            let pid = rustix::process::Pid::from_raw(first.parse().unwrap()).unwrap();
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        }
+        if let Some(status) = running.0.try_wait().unwrap() {
+            break status;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    assert_eq!(status.code(), Some(0));
+}
