@@ -1,0 +1,386 @@
+//! The short-lived child of a shim that sets a container up, or a command in one, and ends.
+//!
+//! It exists so that a shim stays small, whatever building takes, and so that all mounting happens in a mount namespace that
+//! nobody else sees. `config` says what the container library is told, `mounts` prepares file systems, `executor` is the last
+//! step before the program runs.
+
+mod capabilities;
+mod config;
+mod executor;
+mod mounts;
+
+use std::ffi::CStr;
+use std::fs;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+
+use libcontainer::container::builder::ContainerBuilder;
+use libcontainer::error::LibcontainerError;
+use libcontainer::syscall::syscall::SyscallType;
+use rustix::fs::Mode;
+use rustix::mount::{MountFlags, MountPropagationFlags};
+use rustix::process::{Gid, Uid};
+use rustix::thread::UnshareFlags;
+
+use crate::cgroup::Cgroups;
+use crate::settings::{ContainerSettings, ExecSettings, User};
+use crate::{sys, wire};
+use executor::Confined;
+
+/// The library's name for the one container in its directory.
+const ID: &str = "container";
+const CGROUP_ROOT: &str = "/sys/fs/cgroup";
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BuildError {
+    #[error("{doing}: {source}")]
+    System { doing: String, source: io::Error },
+    #[error("{doing}: {reason}")]
+    Library { doing: &'static str, reason: String },
+    /// In the words that Kubernetes users know.
+    #[error("{0}")]
+    Program(String),
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// Adds to an error what was being done.
+fn during<T>(
+    doing: impl Into<String>,
+    result: Result<T, impl Into<io::Error>>,
+) -> Result<T, BuildError> {
+    result.map_err(|error| BuildError::System {
+        doing: doing.into(),
+        source: error.into(),
+    })
+}
+
+/// An error of a library, with its causes.
+fn library(doing: &'static str, error: &dyn std::error::Error) -> BuildError {
+    let mut reason = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let text = error.to_string();
+        if !reason.contains(&text) {
+            reason = format!("{reason}: {text}");
+        }
+        cause = error.source();
+    }
+    BuildError::Library { doing, reason }
+}
+
+/// What both kinds of building need to know.
+pub(crate) struct Place<'a> {
+    /// The container's directory.
+    pub(crate) dir: &'a Path,
+    pub(crate) cgroups: &'a Cgroups,
+    /// The container's cgroup.
+    pub(crate) leaf: &'a str,
+    pub(crate) user_namespace: bool,
+}
+
+/// The container's ends of its pipes; with a terminal there are none.
+#[derive(Default)]
+pub(crate) struct Stdio {
+    pub(crate) stdin: Option<OwnedFd>,
+    pub(crate) stdout: Option<OwnedFd>,
+    pub(crate) stderr: Option<OwnedFd>,
+}
+
+/// What runs now: the process, and the master side of its terminal.
+pub(crate) struct Running {
+    pub(crate) pid: i32,
+    pub(crate) terminal: Option<OwnedFd>,
+}
+
+/// Tells the shim what came of it and ends this process.
+pub(crate) fn report(socket: &OwnedFd, result: Result<Running, BuildError>) -> ! {
+    let (message, fds) = match result {
+        Ok(Running { pid, terminal }) => {
+            (wire::Built::Running { pid }, terminal.into_iter().collect())
+        }
+        Err(error) => (wire::Built::Failed(error.to_string()), Vec::new()),
+    };
+    let sent = wire::send(socket.as_fd(), &message, fds);
+    sys::exit_child(i32::from(sent.is_err()))
+}
+
+/// Starts a container.
+pub(crate) fn container(
+    place: &Place<'_>,
+    settings: &ContainerSettings,
+    stdio: Stdio,
+) -> Result<Running, BuildError> {
+    let granted = capabilities::granted(&settings.capabilities, place.user_namespace)?;
+    prepare(place, settings.oom_score_adj)?;
+    hand_over(&stdio, &settings.user)?;
+    let staged = mounts::stage(place.dir, settings, place.user_namespace)?;
+    let open_files = open_files(settings.open_files);
+    let config = config::container(
+        settings,
+        &granted,
+        &staged,
+        open_files,
+        place.user_namespace,
+    );
+    let written = serde_json::to_vec(&config).map_err(io::Error::from);
+    during(
+        "writing the container's configuration",
+        written.and_then(|bytes| fs::write(place.dir.join("config.json"), bytes)),
+    )?;
+    let console = console(place.dir, settings.tty)?;
+    let (failure, confined) = executor(&config)?;
+    let builder = builder(place.dir, &console, stdio, confined)?;
+    let built = builder
+        .as_init(place.dir)
+        .with_systemd(false)
+        .with_detach(true)
+        .build()
+        .and_then(|mut container| {
+            container.start()?;
+            Ok(container)
+        });
+    let built = failure.outcome("creating the container", built)?;
+    let pid = built
+        .pid()
+        .ok_or_else(|| BuildError::Refused("the container has no process".to_owned()))?;
+    Ok(Running {
+        pid: pid.as_raw(),
+        terminal: console.map(|c| c.terminal()).transpose()?,
+    })
+}
+
+/// Starts a command in a running container.
+pub(crate) fn exec(
+    place: &Place<'_>,
+    settings: &ExecSettings,
+    stdio: Stdio,
+) -> Result<Running, BuildError> {
+    let doing = "reading the container's configuration";
+    let bytes = during(doing, fs::read(place.dir.join("config.json")))?;
+    let config = during(doing, serde_json::from_slice(&bytes))?;
+    let process = config::exec(&config, settings);
+    prepare(place, None)?;
+    hand_over(&stdio, &config::user(&process))?;
+    // the command's own name for its files: several may start at once
+    let name = format!("exec-{}", std::process::id());
+    let process_file = place.dir.join(format!("{name}.json"));
+    let written = serde_json::to_vec(&process).map_err(io::Error::from);
+    during(
+        "writing the command's configuration",
+        written.and_then(|bytes| fs::write(&process_file, bytes)),
+    )?;
+    let result = exec_with(place, &config, &process_file, stdio, settings.tty);
+    // a leftover does no harm and goes with the container
+    let _ = fs::remove_file(&process_file);
+    result
+}
+
+fn exec_with(
+    place: &Place<'_>,
+    config: &serde_json::Value,
+    process_file: &Path,
+    stdio: Stdio,
+    tty: bool,
+) -> Result<Running, BuildError> {
+    let console = console(place.dir, tty)?;
+    let (failure, confined) = executor(config)?;
+    let built = builder(place.dir, &console, stdio, confined)?
+        .as_tenant()
+        .with_process(Some(process_file))
+        .with_detach(true)
+        .build();
+    let pid = failure.outcome("starting the command", built)?;
+    Ok(Running {
+        pid: pid.as_raw(),
+        terminal: console.map(|c| c.terminal()).transpose()?,
+    })
+}
+
+/// Makes this process one that may become a container: signals, cgroups, a mount namespace of its own.
+fn prepare(place: &Place<'_>, oom_score_adj: Option<i32>) -> Result<(), BuildError> {
+    sys::reset_signals();
+    rustix::process::umask(Mode::WGRP | Mode::WOTH);
+    if !place.cgroups.has_v2() && !place.user_namespace {
+        return Err(BuildError::Refused(match place.cgroups.unavailable() {
+            Some(reason) => format!("{reason}; only a pod with a user namespace can do without"),
+            None => {
+                "cgroup version 2 is not mounted: mount it at /sys/fs/cgroup/unified".to_owned()
+            }
+        }));
+    }
+    during(
+        "joining the container's cgroup",
+        place.cgroups.join(place.leaf),
+    )?;
+    raise_oom_score(oom_score_adj);
+    if !place.user_namespace {
+        // the groups of whoever started Sandbar are no business of a container
+        during("dropping groups", rustix::thread::set_thread_groups(&[]))?;
+    }
+    during(
+        "making a mount namespace",
+        sys::unshare(UnshareFlags::NEWNS | UnshareFlags::NEWCGROUP),
+    )?;
+    let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+    during("hiding mounts", rustix::mount::mount_change("/", private))?;
+    hide_cgroups(place.user_namespace)
+}
+
+/// The library would look for cgroups of its own choice and join them, which has been done and costs. In this mount namespace
+/// it finds version 2 alone, whose root is the container's own cgroup, and in it a directory that nothing can be done with:
+/// whoever joins or empties it writes to nowhere. Without privilege it could not even be made, and the library does without.
+fn hide_cgroups(user_namespace: bool) -> Result<(), BuildError> {
+    let doing = "hiding cgroups from the container library";
+    let flags = if user_namespace {
+        MountFlags::RDONLY
+    } else {
+        MountFlags::empty()
+    };
+    let mounted = rustix::mount::mount("cgroup2", CGROUP_ROOT, "cgroup2", flags, None::<&CStr>);
+    during(doing, mounted)?;
+    if user_namespace {
+        return Ok(());
+    }
+    let decoy = Path::new(CGROUP_ROOT).join(config::CGROUP.trim_start_matches('/'));
+    match fs::create_dir(&decoy) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            return during(doing, Err(error));
+        }
+        _ => {}
+    }
+    for file in ["cgroup.procs", "cgroup.kill"] {
+        during(
+            doing,
+            rustix::mount::mount_bind("/dev/null", decoy.join(file)),
+        )?;
+    }
+    Ok(())
+}
+
+/// Lowering needs a privilege that is not always there, and is never asked for.
+fn raise_oom_score(wanted: Option<i32>) {
+    const FILE: &str = "/proc/self/oom_score_adj";
+    let current = fs::read_to_string(FILE).ok();
+    let current: i32 = current.and_then(|c| c.trim().parse().ok()).unwrap_or(0);
+    if let Some(wanted) = wanted.filter(|w| *w > current) {
+        // what is at stake is who is killed first, not whether the container can run
+        let _ = fs::write(FILE, wanted.min(1000).to_string());
+    }
+}
+
+/// The container's user may open `/dev/stdout` anew only if it is his.
+fn hand_over(stdio: &Stdio, user: &User) -> Result<(), BuildError> {
+    let uid = Some(Uid::from_raw(user.uid));
+    let gid = Some(Gid::from_raw(user.gid));
+    for fd in [&stdio.stdin, &stdio.stdout, &stdio.stderr]
+        .into_iter()
+        .flatten()
+    {
+        during(
+            format!("giving the container's streams to user {}", user.uid),
+            rustix::fs::fchown(fd, uid, gid),
+        )?;
+    }
+    Ok(())
+}
+
+/// Never more than this process may itself have: raising takes a privilege that is not always there.
+fn open_files(wanted: Option<u64>) -> Option<u64> {
+    let own = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;
+    wanted.map(|w| own.map_or(w, |own| w.min(own)))
+}
+
+fn builder(
+    dir: &Path,
+    console: &Option<Console>,
+    stdio: Stdio,
+    confined: Confined,
+) -> Result<ContainerBuilder, BuildError> {
+    let library = |error| library("preparing the container", &error);
+    let socket = console.as_ref().map(|_| dir.join(Console::name()));
+    let mut builder = ContainerBuilder::new(ID.to_owned(), SyscallType::default())
+        .with_root_path(dir.join("runtime"))
+        .map_err(library)?
+        .with_executor(confined)
+        .with_console_socket(socket);
+    builder.stdin = stdio.stdin;
+    builder.stdout = stdio.stdout;
+    builder.stderr = stdio.stderr;
+    Ok(builder)
+}
+
+/// Where the program's own start is reported: nothing if it runs, else why not.
+struct Failure {
+    read: OwnedFd,
+    write: Option<OwnedFd>,
+}
+
+impl Failure {
+    /// What the library says counts only if the program does not know better.
+    ///
+    /// If the library is content, this waits until the program runs or has failed to: all other copies of the pipe close
+    /// when it does either. If not, somebody may hang halfway and hold one, but what was to be said has been said.
+    fn outcome<T>(
+        mut self,
+        doing: &'static str,
+        built: Result<T, LibcontainerError>,
+    ) -> Result<T, BuildError> {
+        self.write = None;
+        if built.is_err() {
+            during(doing, rustix::io::ioctl_fionbio(&self.read, true))?;
+        }
+        let mut text = Vec::new();
+        // would block: nothing more has been said
+        let _ = fs::File::from(self.read).read_to_end(&mut text);
+        if !text.is_empty() {
+            let reason = String::from_utf8_lossy(&text).into_owned();
+            return Err(BuildError::Program(reason));
+        }
+        built.map_err(|error| library(doing, &error))
+    }
+}
+
+fn executor(config: &serde_json::Value) -> Result<(Failure, Confined), BuildError> {
+    let flags = rustix::pipe::PipeFlags::CLOEXEC;
+    let (read, write) = during("making a pipe", rustix::pipe::pipe_with(flags))?;
+    let confined = Confined::new(write.as_raw_fd(), config::filters(config)?);
+    let failure = Failure {
+        read,
+        write: Some(write),
+    };
+    Ok((failure, confined))
+}
+
+/// A socket on which the container's first process sends its terminal.
+struct Console {
+    listener: UnixListener,
+}
+
+impl Console {
+    fn name() -> String {
+        format!("console-{}.sock", std::process::id())
+    }
+
+    /// The terminal's master side. It has been sent by the time the container runs.
+    fn terminal(self) -> Result<OwnedFd, BuildError> {
+        let doing = "receiving the terminal";
+        let (stream, _) = during(doing, self.listener.accept())?;
+        let terminal = during(doing, mounts::receive_fd(stream.as_fd()))?;
+        let _ = fs::remove_file(Self::name());
+        Ok(terminal)
+    }
+}
+
+/// The directory is entered first: its path may be longer than the address of a socket can be.
+fn console(dir: &Path, tty: bool) -> Result<Option<Console>, BuildError> {
+    if !tty {
+        return Ok(None);
+    }
+    let doing = "making a socket for the terminal";
+    during(doing, std::env::set_current_dir(dir))?;
+    let listener = during(doing, UnixListener::bind(Console::name()))?;
+    Ok(Some(Console { listener }))
+}

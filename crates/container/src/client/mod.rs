@@ -1,0 +1,265 @@
+//! How the rest of Sandbar speaks to helper and shims: asynchronously, and without losing anything when it is restarted.
+
+mod connection;
+mod streams;
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream as BlockingStream;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use rustix::fs::{Mode, OFlags};
+use tokio::io::Interest;
+use tokio::net::UnixStream;
+use tokio::process::{Child, Command};
+use tokio::sync::{Mutex, broadcast};
+
+use crate::settings::{ContainerSettings, ExecSettings, Limits, PodSettings};
+use crate::shim::SOCKET;
+use crate::state::ContainerState;
+use crate::wire::{Event, Failure, Outgoing, Reply, Request, StartPod, Started};
+use connection::{Answer, Connection};
+
+pub use streams::{Attached, Exec, Pipe, Streams};
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// What was asked for makes no sense, or is not allowed.
+    #[error("{0}")]
+    Refused(String),
+    /// The container or command is not there any more.
+    #[error("{0}")]
+    NotRunning(String),
+    /// The machine would not do it, or the program cannot be run.
+    #[error("{0}")]
+    Failed(String),
+    #[error("no shim lives in {}", .0.display())]
+    NobodyHome(PathBuf),
+    #[error("the pod's shim is gone")]
+    ShimGone,
+    #[error("the container helper is gone: {0}")]
+    HelperGone(io::Error),
+    #[error("starting the container helper: {0}")]
+    Spawn(io::Error),
+    #[error("speaking to the pod's shim: {0}")]
+    Connection(io::Error),
+}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Refused(text) => Self::Refused(text),
+            Failure::NotRunning(text) => Self::NotRunning(text),
+            Failure::Failed(text) => Self::Failed(text),
+        }
+    }
+}
+
+/// The helper process. It ends when this is dropped; pods do not.
+pub struct Helper {
+    socket: UnixStream,
+    outgoing: Mutex<Outgoing>,
+    _process: Child,
+}
+
+impl Helper {
+    /// Starts a program that calls [`crate::helper::run`]. It gets neither our environment nor our descriptors.
+    pub fn spawn(command: std::process::Command) -> Result<Self, Error> {
+        let (ours, theirs) = BlockingStream::pair().map_err(Error::Spawn)?;
+        let mut command = Command::from(command);
+        command
+            .env_clear()
+            .stdin(OwnedFd::from(theirs))
+            .stdout(Stdio::null());
+        let process = command.spawn().map_err(Error::Spawn)?;
+        Ok(Self {
+            socket: connection::asynchronous(ours).map_err(Error::Spawn)?,
+            outgoing: Mutex::default(),
+            _process: process,
+        })
+    }
+
+    /// Starts a pod without containers.
+    pub async fn start_pod(&self, settings: &PodSettings) -> Result<Pod, Error> {
+        settings.check().map_err(Error::Refused)?;
+        let (ours, theirs) = BlockingStream::pair().map_err(Error::Connection)?;
+        let message = StartPod {
+            settings: settings.clone(),
+        };
+        let mut outgoing = self.outgoing.lock().await;
+        outgoing
+            .push(&message, vec![OwnedFd::from(theirs)])
+            .map_err(Error::HelperGone)?;
+        flush(&self.socket, &mut outgoing)
+            .await
+            .map_err(Error::HelperGone)?;
+        drop(outgoing);
+        let socket = connection::asynchronous(ours).map_err(Error::Connection)?;
+        Pod::open(&settings.dir, socket).await
+    }
+}
+
+/// A connection to the shim of a running pod. Dropping it leaves the pod as it is.
+pub struct Pod {
+    dir: PathBuf,
+    pid: i32,
+    connection: Connection,
+}
+
+impl Pod {
+    /// Finds the shim that lives in a directory.
+    pub async fn connect(dir: &Path) -> Result<Self, Error> {
+        let nobody = |_: io::Error| Error::NobodyHome(dir.to_owned());
+        // by way of a descriptor: the path may be longer than the address of a socket can be
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let opened = rustix::fs::open(dir, flags, Mode::empty()).map_err(|e| nobody(e.into()))?;
+        let path = format!("/proc/self/fd/{}/{SOCKET}", opened.as_raw_fd());
+        let socket = UnixStream::connect(path).await.map_err(nobody)?;
+        Self::open(dir, socket).await
+    }
+
+    async fn open(dir: &Path, socket: UnixStream) -> Result<Self, Error> {
+        let (connection, pid) = Connection::open(socket).await?;
+        Ok(Self {
+            dir: dir.to_owned(),
+            pid,
+            connection,
+        })
+    }
+
+    /// The directory that the pod was started with.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The shim's process id.
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// Where the pod's network namespace can be opened while the pod lives.
+    pub fn network_namespace(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/{}/ns/net", self.pid))
+    }
+
+    /// Starts a container; answered when its program runs.
+    pub async fn start(&self, settings: &ContainerSettings) -> Result<Started, Error> {
+        let request = Request::Start(Box::new(settings.clone()));
+        match self.connection.call(request).await?.reply {
+            Reply::Started(started) => Ok(started),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Sends a signal to a container's first process.
+    pub async fn kill(&self, name: &str, signal: i32) -> Result<(), Error> {
+        let name = name.to_owned();
+        self.done(Request::Kill { name, signal }).await
+    }
+
+    /// Runs a command in a container; answered when its program runs.
+    pub async fn exec(&self, name: &str, settings: &ExecSettings) -> Result<Exec, Error> {
+        let request = Request::Exec {
+            name: name.to_owned(),
+            settings: settings.clone(),
+        };
+        match self.connection.call(request).await? {
+            Answer {
+                reply: Reply::Exec { exec, streams },
+                fds,
+                exit: Some(exit),
+            } => Exec::new(self.connection.clone(), exec, &streams, fds, exit),
+            Answer { reply, .. } => Err(unexpected(&reply)),
+        }
+    }
+
+    /// What a container says from now on, and a way to speak to it if it was started with one. Who reads too slowly misses
+    /// output; the log has it all.
+    pub async fn attach(&self, name: &str) -> Result<Attached, Error> {
+        let name = name.to_owned();
+        let answer = self.connection.call(Request::Attach { name }).await?;
+        match answer.reply {
+            Reply::Attached { streams } => Attached::new(&streams, answer.fds),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Changes the limits of a running container.
+    pub async fn resize(&self, name: &str, limits: &Limits) -> Result<(), Error> {
+        let (name, limits) = (name.to_owned(), limits.clone());
+        self.done(Request::Resize { name, limits }).await
+    }
+
+    /// Forgets a container that has ended, all its attempts and all it wrote, but not its log.
+    pub async fn remove(&self, name: &str) -> Result<(), Error> {
+        let name = name.to_owned();
+        self.done(Request::Remove { name }).await
+    }
+
+    /// All containers that were started and not removed, every attempt, also those that ended when nobody was connected.
+    pub async fn containers(&self) -> Result<Vec<ContainerState>, Error> {
+        match self.connection.call(Request::Containers).await?.reply {
+            Reply::Containers(containers) => Ok(containers),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// What happens from now on. Ask for `containers` afterwards, and nothing is missed.
+    pub fn events(&self) -> Events {
+        Events {
+            receiver: self.connection.events(),
+        }
+    }
+
+    /// Ends the pod: a signal to each container, those in `order` first, SIGKILL after the grace, and nothing left at the end
+    /// but states and logs.
+    pub async fn stop(&self, order: &[String], grace: Duration) -> Result<(), Error> {
+        let request = Request::Stop {
+            order: order.to_vec(),
+            grace_millis: u64::try_from(grace.as_millis()).unwrap_or(u64::MAX),
+        };
+        self.done(request).await
+    }
+
+    async fn done(&self, request: Request) -> Result<(), Error> {
+        match self.connection.call(request).await?.reply {
+            Reply::Done => Ok(()),
+            other => Err(unexpected(&other)),
+        }
+    }
+}
+
+/// What happens in a pod, from `Pod::events`.
+pub struct Events {
+    receiver: broadcast::Receiver<Event>,
+}
+
+impl Events {
+    /// The next one; none when the shim is gone.
+    pub async fn next(&mut self) -> Option<Event> {
+        match self.receiver.recv().await {
+            Ok(event) => Some(event),
+            Err(broadcast::error::RecvError::Lagged(_)) => Some(Event::Missed),
+            Err(broadcast::error::RecvError::Closed) => None,
+        }
+    }
+}
+
+/// Failures have become errors before; what is left is a shim of another version.
+fn unexpected(_: &Reply) -> Error {
+    let text = "an answer to another question";
+    Error::Connection(io::Error::new(io::ErrorKind::InvalidData, text))
+}
+
+/// Sends everything.
+async fn flush(socket: &UnixStream, outgoing: &mut Outgoing) -> io::Result<()> {
+    loop {
+        socket.writable().await?;
+        match socket.try_io(Interest::WRITABLE, || outgoing.flush(socket.as_fd())) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            result => return result,
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! Linux containers: a description becomes running processes that outlive whoever asked for them.
+//!
+//! Three processes share the work. [`Helper`] is a single-threaded copy of the program that only forks. It forks one *shim*
+//! per pod, which holds the pod's namespaces, starts its containers, writes their logs and records how they end. What runs in
+//! the containers is hostile; what speaks to the shim through its socket is trusted.
+//!
+//! Nothing of a container is mounted where the rest of the machine sees it: a short-lived child of the shim mounts everything
+//! in a mount namespace of its own, which ends with the container. Only cgroups, files and processes can be left over by a
+//! shim that was killed, and [`sweep`] removes them.
+
+mod build;
+mod cgroup;
+mod client;
+pub mod helper;
+mod process;
+mod remains;
+mod seccomp;
+mod settings;
+mod shim;
+mod state;
+mod sys;
+mod tree;
+mod user_namespace;
+mod wire;
+
+pub use client::{Attached, Error, Events, Exec, Helper, Pipe, Pod, Streams};
+pub use remains::{Remains, SweepError, remains, sweep};
+pub use settings::{
+    Capabilities, ContainerSettings, ExecSettings, IdMap, Limits, Mount, MountSource, Overlay,
+    PodSettings, Root, Seccomp, TerminalSize, User, UserNamespace,
+};
+pub use state::{ContainerState, Exit};
+pub use tree::remove_tree;
+pub use wire::{Event, Started};

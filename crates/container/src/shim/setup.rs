@@ -1,0 +1,145 @@
+//! How a forked child becomes the shim of a pod: session, namespaces, cgroup, socket.
+
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::thread::UnshareFlags;
+use serde::{Deserialize, Serialize};
+
+use crate::cgroup::{Cgroups, Hierarchy};
+use crate::process::Identity;
+use crate::settings::PodSettings;
+use crate::{sys, user_namespace};
+
+pub(crate) const SOCKET: &str = "shim.sock";
+const RECORD: &str = "shim.json";
+
+/// What a shim leaves in its directory, for whoever looks for it.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Record {
+    pub(crate) process: Identity,
+    pub(crate) cgroup_parent: String,
+    pub(crate) cgroup: String,
+}
+
+impl Record {
+    pub(crate) fn load(dir: &Path) -> io::Result<Self> {
+        Ok(serde_json::from_slice(&fs::read(dir.join(RECORD))?)?)
+    }
+
+    pub(crate) fn remove(dir: &Path) {
+        let _ = fs::remove_file(dir.join(SOCKET));
+        let _ = fs::remove_file(dir.join(RECORD));
+    }
+}
+
+/// What the running shim works with.
+pub(super) struct Ready {
+    pub(super) listener: UnixListener,
+    pub(super) signals: OwnedFd,
+    pub(super) cgroups: Cgroups,
+}
+
+pub(super) fn become_shim(settings: &PodSettings) -> Result<Ready, String> {
+    settings.check()?;
+    let doing = |what: &str| {
+        let what = what.to_owned();
+        move |error: io::Error| format!("{what}: {error}")
+    };
+    let _ = rustix::thread::set_name(c"sandbar-shim");
+    rustix::process::setsid().map_err(|e| doing("leaving the session")(e.into()))?;
+    // environments, states and logs are nobody else's business
+    rustix::process::umask(Mode::RWXG | Mode::RWXO);
+    redirect(&settings.dir).map_err(doing("opening the shim's own log"))?;
+    let signals = sys::child_signals().map_err(doing("listening for signals"))?;
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
+        .map_err(|e| doing("becoming the parent of orphans")(e.into()))?;
+    let initial = user_namespace::is_initial().map_err(doing("looking at users"))?;
+    match &settings.user_namespace {
+        Some(wanted) if !initial => {
+            user_namespace::enter(wanted).map_err(doing("making the pod's user namespace"))?;
+        }
+        Some(_) => {
+            return Err(
+                "a user namespace is for who is not root: layers and volumes of root \
+                would belong to nobody in it"
+                    .to_owned(),
+            );
+        }
+        None if !initial => {
+            return Err("whoever is not root runs pods in user namespaces only".to_owned());
+        }
+        None => {}
+    }
+    let hierarchies = Hierarchy::mounted().map_err(doing("looking for cgroups"))?;
+    let mut cgroups = Cgroups::new(hierarchies, &settings.cgroup_parent, &settings.cgroup);
+    cgroups.create_pod();
+    let flags = UnshareFlags::NEWNET | UnshareFlags::NEWIPC | UnshareFlags::NEWUTS;
+    sys::unshare(flags).map_err(doing("making the pod's namespaces"))?;
+    rustix::system::sethostname(settings.hostname.as_bytes())
+        .map_err(|e| doing("setting the host name")(e.into()))?;
+    sys::loopback_up().map_err(doing("bringing the loopback interface up"))?;
+    allow_without_capabilities();
+    let listener = listen(&settings.dir).map_err(doing("opening the shim's socket"))?;
+    record(settings).map_err(doing("recording the shim"))?;
+    Ok(Ready {
+        listener,
+        signals,
+        cgroups,
+    })
+}
+
+/// What the shim itself has to say goes to a file: whoever started it may be gone.
+fn redirect(dir: &Path) -> io::Result<()> {
+    let log = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(dir.join("shim.log"))?;
+    Ok(rustix::stdio::dup2_stderr(&log)?)
+}
+
+/// In a network of its own a pod may ping and use low ports without any capability. Best effort: what fails is a convenience.
+fn allow_without_capabilities() {
+    let _ = fs::write("/proc/sys/net/ipv4/ping_group_range", "0 2147483647");
+    let _ = fs::write("/proc/sys/net/ipv4/ip_unprivileged_port_start", "0");
+}
+
+/// Bound from within the directory, whose path may be longer than an address can be.
+fn listen(dir: &Path) -> io::Result<UnixListener> {
+    std::env::set_current_dir(dir)?;
+    match fs::remove_file(SOCKET) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let everybody_else = Mode::RWXG | Mode::RWXO | Mode::XUSR;
+    let before = rustix::process::umask(everybody_else);
+    let bound = UnixListener::bind(SOCKET);
+    rustix::process::umask(before);
+    std::env::set_current_dir("/")?;
+    let listener = bound?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+fn record(settings: &PodSettings) -> io::Result<()> {
+    let pid = i32::try_from(std::process::id()).map_err(io::Error::other)?;
+    let record = Record {
+        process: Identity::of(pid)?,
+        cgroup_parent: settings.cgroup_parent.clone(),
+        cgroup: settings.cgroup.clone(),
+    };
+    // not synced: after a power cut there is no shim to be found
+    let fresh = settings.dir.join("shim.new");
+    fs::write(&fresh, serde_json::to_vec(&record)?)?;
+    fs::rename(fresh, settings.dir.join(RECORD))
+}
+
+/// Reads and writes no longer wait.
+pub(super) fn unblock(fd: &OwnedFd) -> io::Result<()> {
+    let flags = rustix::fs::fcntl_getfl(fd)?;
+    Ok(rustix::fs::fcntl_setfl(fd, flags | OFlags::NONBLOCK)?)
+}

@@ -1,0 +1,399 @@
+//! Starting containers and commands: a forked child builds, and reports when the program runs.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::WaitStatus;
+
+use super::container::Container;
+use super::log::Log;
+use super::{Shim, setup};
+use crate::build::{self, Place, Stdio};
+use crate::process::Identity;
+use crate::settings::{ContainerSettings, ExecSettings};
+use crate::state::{self, ContainerState, Exit};
+use crate::sys;
+use crate::tree::remove_tree;
+use crate::wire::{Built, Event, Failure, FromShim, Incoming, Reply, Started, StreamKind};
+
+/// A child that builds, and whom to tell.
+pub(super) struct Builder {
+    pub(super) id: u64,
+    pub(super) pid: i32,
+    pub(super) socket: OwnedFd,
+    incoming: Incoming,
+    peer: u64,
+    call: u64,
+    work: Work,
+}
+
+enum Work {
+    /// The container with this id.
+    Container(u64),
+    /// A command; the client's ends of its streams.
+    Exec(Vec<StreamKind>, Vec<OwnedFd>),
+}
+
+/// A command that runs.
+pub(super) struct Exec {
+    pub(super) id: u64,
+    pub(super) pid: i32,
+    peer: u64,
+}
+
+/// Both ends of a container's streams: its own, and the other ones.
+#[derive(Default)]
+struct Pipes {
+    theirs: Stdio,
+    stdin: Option<OwnedFd>,
+    stdout: Option<OwnedFd>,
+    stderr: Option<OwnedFd>,
+}
+
+impl Pipes {
+    /// With a terminal there are none: the container makes it and sends it here.
+    fn new(stdin: bool, tty: bool) -> io::Result<Self> {
+        let mut pipes = Self::default();
+        if tty {
+            return Ok(pipes);
+        }
+        if stdin {
+            let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
+            pipes.theirs.stdin = Some(read);
+            pipes.stdin = Some(write);
+        }
+        let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
+        pipes.stdout = Some(read);
+        pipes.theirs.stdout = Some(write);
+        let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
+        pipes.stderr = Some(read);
+        pipes.theirs.stderr = Some(write);
+        Ok(pipes)
+    }
+}
+
+impl Shim {
+    pub(super) fn start(
+        &mut self,
+        peer: u64,
+        call: u64,
+        settings: ContainerSettings,
+    ) -> Result<Option<Reply>, Failure> {
+        settings.check().map_err(Failure::Refused)?;
+        let name = settings.name.clone();
+        if self.stopping.is_some() {
+            return Err(Failure::Refused(format!(
+                "the pod of container {name} is stopping"
+            )));
+        }
+        if self
+            .containers
+            .iter()
+            .any(|c| c.name == name && !c.has_ended())
+        {
+            return Err(Failure::Refused(format!(
+                "container {name} is already running"
+            )));
+        }
+        let dir = state::container_dir(&self.settings.dir, &name, settings.attempt);
+        if dir.exists() {
+            let attempt = settings.attempt;
+            return Err(Failure::Refused(format!(
+                "container {name} has been started as attempt {attempt} before: count on"
+            )));
+        }
+        self.discard_earlier(&name);
+        let id = self.new_id();
+        self.containers.retain(|c| c.name != name);
+        self.begin(peer, call, id, &settings, &dir)
+            .map_err(|error| {
+                self.abandon(id, &name, &dir);
+                Failure::Failed(format!("starting container {name}: {error}"))
+            })?;
+        Ok(None)
+    }
+
+    fn begin(
+        &mut self,
+        peer: u64,
+        call: u64,
+        id: u64,
+        settings: &ContainerSettings,
+        dir: &Path,
+    ) -> io::Result<()> {
+        let name = &settings.name;
+        fs::create_dir_all(dir.join("runtime"))?;
+        let log = Log::open(&settings.log).map_err(|error| {
+            let text = format!("opening log {}: {error}", settings.log.display());
+            io::Error::new(error.kind(), text)
+        })?;
+        self.cgroups.create(name)?;
+        self.cgroups.restrict_devices(name)?;
+        self.cgroups.apply(name, &settings.limits)?;
+        let mut pipes = Pipes::new(settings.stdin, settings.tty)?;
+        for fd in [&pipes.stdin, &pipes.stdout, &pipes.stderr]
+            .into_iter()
+            .flatten()
+        {
+            setup::unblock(fd)?;
+        }
+        let theirs = std::mem::take(&mut pipes.theirs);
+        let container = Container {
+            id,
+            name: name.clone(),
+            attempt: settings.attempt,
+            dir: dir.to_owned(),
+            stop_signal: settings.stop_signal.unwrap_or(libc::SIGTERM),
+            log,
+            stdin: pipes.stdin,
+            stdin_once: settings.stdin_once,
+            stdout: pipes.stdout,
+            stderr: pipes.stderr,
+            terminal: None,
+            state: None,
+            watchers: Vec::new(),
+        };
+        self.containers.push(container);
+        self.fork_builder(peer, call, Work::Container(id), |shim, socket| {
+            let place = shim.place(dir, name);
+            build::report(socket, build::container(&place, settings, theirs))
+        })
+    }
+
+    pub(super) fn exec(
+        &mut self,
+        peer: u64,
+        call: u64,
+        name: &str,
+        settings: ExecSettings,
+    ) -> Result<Option<Reply>, Failure> {
+        settings.check().map_err(Failure::Refused)?;
+        let dir = self.running(name)?.dir.clone();
+        self.begin_exec(peer, call, name, &settings, &dir)
+            .map_err(|error| {
+                Failure::Failed(format!("starting a command in container {name}: {error}"))
+            })?;
+        Ok(None)
+    }
+
+    fn begin_exec(
+        &mut self,
+        peer: u64,
+        call: u64,
+        name: &str,
+        settings: &ExecSettings,
+        dir: &Path,
+    ) -> io::Result<()> {
+        let mut pipes = Pipes::new(settings.stdin, settings.tty)?;
+        let theirs = std::mem::take(&mut pipes.theirs);
+        let ends = [
+            (StreamKind::Stdin, pipes.stdin),
+            (StreamKind::Stdout, pipes.stdout),
+            (StreamKind::Stderr, pipes.stderr),
+        ];
+        let (kinds, fds) = ends
+            .into_iter()
+            .filter_map(|(k, fd)| Some((k, fd?)))
+            .unzip();
+        self.fork_builder(peer, call, Work::Exec(kinds, fds), |shim, socket| {
+            let place = shim.place(dir, name);
+            build::report(socket, build::exec(&place, settings, theirs))
+        })
+    }
+
+    fn place<'a>(&'a self, dir: &'a Path, leaf: &'a str) -> Place<'a> {
+        Place {
+            dir,
+            cgroups: &self.cgroups,
+            leaf,
+            user_namespace: self.settings.user_namespace.is_some(),
+        }
+    }
+
+    fn fork_builder(
+        &mut self,
+        peer: u64,
+        call: u64,
+        work: Work,
+        child: impl FnOnce(&Self, &OwnedFd),
+    ) -> io::Result<()> {
+        let (ours, theirs) = socketpair(
+            AddressFamily::UNIX,
+            SocketType::STREAM,
+            SocketFlags::CLOEXEC,
+            None,
+        )?;
+        let Some(pid) = sys::fork()? else {
+            // the client's ends of pipes must not stay open here: they would hide that the client has closed them
+            drop((ours, work));
+            child(self, &theirs);
+            sys::exit_child(1)
+        };
+        let id = self.new_id();
+        self.builders.push(Builder {
+            id,
+            pid: pid.as_raw_pid(),
+            socket: ours,
+            incoming: Incoming::default(),
+            peer,
+            call,
+            work,
+        });
+        Ok(())
+    }
+
+    /// A builder has something to say, or is gone.
+    pub(super) fn built(&mut self, id: u64) {
+        let Some(index) = self.builders.iter().position(|b| b.id == id) else {
+            return;
+        };
+        let builder = &mut self.builders[index];
+        let alive = builder
+            .incoming
+            .receive(builder.socket.as_fd())
+            .unwrap_or(false);
+        let (built, mut fds) = match builder.incoming.next::<Built>() {
+            Ok(Some(message)) => message,
+            Ok(None) if alive => return,
+            Ok(None) | Err(_) => (Built::Failed("its builder died".to_owned()), Vec::new()),
+        };
+        let builder = self.builders.swap_remove(index);
+        let (peer, call) = (builder.peer, builder.call);
+        match (builder.work, built) {
+            (Work::Container(id), Built::Running { pid }) => {
+                self.container_runs(peer, call, id, pid, fds.pop());
+            }
+            (Work::Container(id), Built::Failed(reason)) => {
+                self.container_failed(peer, call, id, &reason);
+            }
+            (Work::Exec(mut kinds, mut streams), Built::Running { pid }) => {
+                if let Some(terminal) = fds.pop() {
+                    kinds.push(StreamKind::Terminal);
+                    streams.push(terminal);
+                }
+                self.exec_runs(peer, call, pid, kinds, streams);
+            }
+            (Work::Exec(..), Built::Failed(reason)) => {
+                let reply = Reply::Failed(Failure::Failed(reason));
+                self.reply(peer, call, reply, Vec::new());
+            }
+        }
+        if self.builders.is_empty() {
+            self.unclaimed.clear();
+        }
+    }
+
+    fn container_runs(
+        &mut self,
+        peer: u64,
+        call: u64,
+        id: u64,
+        pid: i32,
+        terminal: Option<OwnedFd>,
+    ) {
+        let Some(container) = self.containers.iter_mut().find(|c| c.id == id) else {
+            return;
+        };
+        if let Some(Err(error)) = terminal.as_ref().map(setup::unblock) {
+            eprintln!("terminal of container {}: {error}", container.name);
+        }
+        container.terminal = terminal;
+        if self.stopping.is_some() {
+            let _ = sys::kill(pid, container.stop_signal);
+        }
+        // one that has ended already is still there to be looked at: it is reaped by nobody but this process
+        let process = Identity::of(pid).unwrap_or_else(|_| Identity {
+            pid,
+            started: 0,
+            boot: String::new(),
+        });
+        let state = ContainerState {
+            name: container.name.clone(),
+            attempt: container.attempt,
+            process,
+            started_at: SystemTime::now(),
+            exit: None,
+            log_dropped: 0,
+            limits_not_applied: self.cgroups.unavailable().map(str::to_owned),
+        };
+        container.state = Some(state.clone());
+        if let Err(error) = state::save(&container.dir, &state) {
+            eprintln!("recording the start of container {}: {error}", state.name);
+        }
+        let started = Started {
+            pid,
+            started_at: state.started_at,
+            limits_not_applied: state.limits_not_applied.clone(),
+        };
+        self.reply(peer, call, Reply::Started(started), Vec::new());
+        self.broadcast(&FromShim::Event(Event::Started(state)));
+        self.settle(pid);
+    }
+
+    fn container_failed(&mut self, peer: u64, call: u64, id: u64, reason: &str) {
+        let found = self.containers.iter().find(|c| c.id == id);
+        if let Some((name, dir)) = found.map(|c| (c.name.clone(), c.dir.clone())) {
+            self.abandon(id, &name, &dir);
+        }
+        let reply = Reply::Failed(Failure::Failed(reason.to_owned()));
+        self.reply(peer, call, reply, Vec::new());
+    }
+
+    /// Leaves no trace of a container that never ran.
+    fn abandon(&mut self, id: u64, name: &str, dir: &Path) {
+        self.containers.retain(|c| c.id != id);
+        if let Err(error) = self.cgroups.remove(name) {
+            eprintln!("removing the cgroup of container {name}: {error}");
+        }
+        let _ = remove_tree(dir);
+    }
+
+    fn exec_runs(
+        &mut self,
+        peer: u64,
+        call: u64,
+        pid: i32,
+        streams: Vec<StreamKind>,
+        fds: Vec<OwnedFd>,
+    ) {
+        let id = self.new_id();
+        self.execs.push(Exec { id, pid, peer });
+        self.reply(peer, call, Reply::Exec { exec: id, streams }, fds);
+        self.settle(pid);
+    }
+
+    pub(super) fn exec_ended(&mut self, exec: &Exec, status: WaitStatus) {
+        let message = FromShim::ExecExited {
+            exec: exec.id,
+            exit: Exit::new(status, false),
+        };
+        self.tell(exec.peer, &message, Vec::new());
+    }
+
+    /// A short program may have ended before it was known what it is.
+    fn settle(&mut self, pid: i32) {
+        if let Some(index) = self.unclaimed.iter().position(|(p, _)| *p == pid) {
+            let (_, status) = self.unclaimed.swap_remove(index);
+            self.ended(pid, status);
+        }
+    }
+
+    /// What earlier attempts wrote is of no use to the next one; how they ended stays.
+    fn discard_earlier(&self, name: &str) {
+        let attempts = state::containers_dir(&self.settings.dir).join(name);
+        let attempts = fs::read_dir(attempts).into_iter().flatten().flatten();
+        for entry in attempts.flat_map(|a| fs::read_dir(a.path()).into_iter().flatten().flatten()) {
+            let path: PathBuf = entry.path();
+            if entry.file_type().is_ok_and(|t| t.is_dir()) {
+                let _ = remove_tree(&path);
+            } else if entry.file_name() != "state.json" {
+                let _ = fs::remove_file(path);
+            }
+        }
+    }
+}
