@@ -1,5 +1,7 @@
 //! The embedded cluster as a whole: the store, the API over it, and what a cluster has from the start.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::Request;
 use http_body_util::Full;
@@ -8,6 +10,7 @@ use serde_json::{Value, json};
 use crate::clock::Clock;
 use crate::controllers::{Controllers, Settings};
 use crate::server::Server;
+use crate::server::streams::PodStreams;
 use crate::store::{self, Location, OpenError, Store};
 
 /// Namespaces that every cluster has.
@@ -71,12 +74,18 @@ impl Cluster {
     /// `kube::Client` lets go of the API some time after it is dropped, so waiting for the last one is no answer.
     pub async fn close(self) {
         self.controllers.stop().await;
+        self.server.forget_streams();
         self.server.store().close();
     }
 
     /// The API, without authentication: whoever can call it may do everything.
     pub fn service(&self) -> Server {
         self.server.clone()
+    }
+
+    /// Lets clients reach the containers of a node's pods: `log`, `exec`, `attach` and `portforward`.
+    pub fn set_streams(&self, node: &str, streams: Arc<dyn PodStreams>) {
+        self.server.set_streams(node, streams);
     }
 
     /// A client in the same process: no socket, no TLS.

@@ -1,4 +1,4 @@
-//! Selectors, column paths, layers and bodies made of fragments at random: nothing panics. `fuzz/` drives the same for longer.
+//! Selectors, column paths, layers, frames and bodies made of fragments at random: nothing panics. `fuzz/` drives the same for longer.
 
 use proptest::prelude::{ProptestConfig, any, prop_oneof, proptest};
 use proptest::strategy::Strategy;
@@ -12,6 +12,8 @@ mod layers;
 mod seeds;
 #[path = "../../../fuzz/drive/selectors.rs"]
 mod selectors;
+#[path = "../../../fuzz/drive/spdy.rs"]
+mod spdy;
 #[path = "../../../fuzz/drive/table_paths.rs"]
 mod table_paths;
 
@@ -85,11 +87,27 @@ fn of(words: &'static [&'static str]) -> impl Strategy<Value = Vec<u8>> {
     proptest::collection::vec(word, 0..16).prop_map(|words| words.concat())
 }
 
+/// Frames whose heads are mostly right.
+fn frames() -> impl Strategy<Value = Vec<u8>> {
+    let payload = || proptest::collection::vec(any::<u8>(), 0..24);
+    let control = (0..12_u8, any::<u8>(), payload()).prop_map(|(kind, flags, payload)| {
+        let length = u8::try_from(payload.len()).unwrap_or(0);
+        [&[0x80, 3, 0, kind, flags, 0, 0, length], payload.as_slice()].concat()
+    });
+    let data = (0..4_u8, any::<u8>(), payload()).prop_map(|(stream, flags, payload)| {
+        let length = u8::try_from(payload.len()).unwrap_or(0);
+        [&[0, 0, 0, stream, flags, 0, 0, length], payload.as_slice()].concat()
+    });
+    let frame = prop_oneof![4 => control, 4 => data, 1 => payload()];
+    proptest::collection::vec(frame, 0..8).prop_map(|frames| frames.concat())
+}
+
 #[test]
 fn no_seed_panics() {
     seeds::drive_all("bodies", bodies::drive);
     seeds::drive_all("layers", layers::drive);
     seeds::drive_all("selectors", selectors::drive);
+    seeds::drive_all("spdy", spdy::drive);
     seeds::drive_all("table_paths", table_paths::drive);
 }
 
@@ -125,6 +143,11 @@ proptest! {
     #[test]
     fn no_layer_changes_anything_outside(entries in proptest::collection::vec(any::<[u8; 6]>(), 0..24)) {
         layers::drive(&[&[1], entries.concat().as_slice()].concat());
+    }
+
+    #[test]
+    fn no_frame_panics(size in any::<u8>(), frames in frames()) {
+        spdy::drive(&[&[size], frames.as_slice()].concat());
     }
 
     #[test]

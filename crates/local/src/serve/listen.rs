@@ -18,7 +18,7 @@ use hyper_util::service::TowerToHyperService;
 use rustix::net::sockopt;
 use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
@@ -139,9 +139,8 @@ impl Server {
                 tls: self.tls.clone(),
                 limits: self.limits.clone(),
                 now: now.clone(),
-                _slot: slot,
             };
-            let session = Session::new(service.clone(), now.clone());
+            let session = Session::new(service.clone(), now.clone(), slot);
             self.connections.spawn(connection.run(stream, session));
         }
     }
@@ -172,7 +171,6 @@ struct Connection {
     tls: TlsAcceptor,
     limits: Limits,
     now: watch::Receiver<Phase>,
-    _slot: OwnedSemaphorePermit,
 }
 
 impl Connection {

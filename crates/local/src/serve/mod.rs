@@ -29,6 +29,7 @@ pub use error::StartError;
 pub use guard::Guard;
 pub use home::Home;
 pub use listen::{Limits, Serves, serve};
+pub(crate) use session::Tenure;
 pub use tokens::Tokens;
 
 use home::Access;

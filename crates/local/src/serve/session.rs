@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures::future::{BoxFuture, FutureExt as _};
 use http::{Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, watch};
 use tower::Service;
 
 /// How far a server is in its life.
@@ -29,19 +29,40 @@ pub(super) async fn reached(mut now: watch::Receiver<Phase>, phase: Phase) {
     let _ = now.wait_for(|now| *now >= phase).await;
 }
 
+/// What a request carries so that its connection may become a stream: whoever holds it is a connection still, counted as
+/// one, and waited for when the server stops.
+#[derive(Clone)]
+pub(crate) struct Tenure {
+    phase: watch::Receiver<Phase>,
+    _slot: Arc<OwnedSemaphorePermit>,
+}
+
+impl Tenure {
+    /// Resolves when the server is to stop.
+    pub(crate) async fn ending(self) {
+        reached(self.phase, Phase::Ending).await;
+    }
+}
+
 /// The service of one connection.
 #[derive(Clone)]
 pub(super) struct Session<S> {
     inner: S,
     phase: watch::Receiver<Phase>,
+    slot: Arc<OwnedSemaphorePermit>,
     used: Arc<AtomicBool>,
 }
 
 impl<S> Session<S> {
-    pub(super) fn new(inner: S, phase: watch::Receiver<Phase>) -> Session<S> {
+    pub(super) fn new(
+        inner: S,
+        phase: watch::Receiver<Phase>,
+        slot: OwnedSemaphorePermit,
+    ) -> Session<S> {
         Session {
             inner,
             phase,
+            slot: Arc::new(slot),
             used: Arc::default(),
         }
     }
@@ -66,8 +87,12 @@ where
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, request: Request<In>) -> Self::Future {
+    fn call(&mut self, mut request: Request<In>) -> Self::Future {
         self.used.store(true, Ordering::Relaxed);
+        request.extensions_mut().insert(Tenure {
+            phase: self.phase.clone(),
+            _slot: Arc::clone(&self.slot),
+        });
         let answer = self.inner.call(request);
         let phase = self.phase.clone();
         async move {

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use http::{HeaderMap, Method};
+use http::{Extensions, HeaderMap, Method};
 use serde_json::Value;
 
 use super::answer::Answer;
@@ -113,6 +113,7 @@ impl Server {
         let asked = Asked {
             method: &Method::GET,
             headers: &HeaderMap::new(),
+            extensions: &Extensions::new(),
             query: &Query::default(),
             body: &bytes::Bytes::new(),
             warnings: &unread,

@@ -1,6 +1,6 @@
 //! What a request is answered with, and how that becomes bytes in the form the client asked for.
 
-use std::convert::Infallible;
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -22,8 +22,8 @@ use crate::status::Failure;
 use crate::store::Entry;
 use crate::table::{Include, MetaVersion, Printer, partial, partial_list, table};
 
-type Frames = Pin<Box<dyn Stream<Item = Result<Frame<Bytes>, Infallible>> + Send>>;
-/// Whole, or as long as a watch lasts.
+type Frames = Pin<Box<dyn Stream<Item = io::Result<Frame<Bytes>>> + Send>>;
+/// Whole, or as long as a watch or a log lasts.
 pub type Body = Either<Full<Bytes>, StreamBody<Frames>>;
 
 pub(super) enum Answer {
@@ -44,8 +44,6 @@ pub(super) enum Answer {
         status: Value,
         code: u16,
     },
-    /// Success with nothing to say.
-    Nothing,
     List(Listed),
     Watch(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
 }
@@ -88,11 +86,6 @@ impl View {
         let printer = || Printer::of(resource);
         let (code, value) = match answer {
             Answer::Watch(events) => return Ok(stream(events)),
-            Answer::Nothing => {
-                let mut response = whole(204, "text/plain", Bytes::new());
-                response.headers_mut().remove(CONTENT_TYPE);
-                return Ok(response);
-            }
             Answer::Stored { entry, code } if self.is_raw() => {
                 return Ok(json_bytes(code, shown(resource, &entry)?));
             }

@@ -24,6 +24,7 @@ mod reviews;
 mod route;
 mod scale;
 mod select;
+pub mod streams;
 mod update;
 mod warnings;
 mod watch;
@@ -38,7 +39,7 @@ use std::task::{Context, Poll};
 use api::patch::apply::manager_from_user_agent;
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
-use http::{HeaderMap, HeaderName, Method, Request, Response};
+use http::{Extensions, HeaderMap, HeaderName, Method, Request, Response};
 use http_body_util::{BodyExt as _, Either, Full, Limited};
 use serde_json::Value;
 use tokio::sync::watch as watch_channel;
@@ -59,6 +60,8 @@ use recent::Recent;
 use registry::Registry;
 use resource::Resource;
 use route::{Route, Target, route};
+use streams::Door;
+use streams::node::Nodes;
 use warnings::Warnings;
 use write::Caller;
 
@@ -73,6 +76,7 @@ pub struct Server {
     recent: Arc<Recent>,
     /// Held while a service gets its address.
     addresses: Arc<tokio::sync::Mutex<()>>,
+    nodes: Arc<Nodes>,
     /// Watches from before this revision are told that it is gone.
     started: u64,
 }
@@ -107,6 +111,7 @@ impl Server {
             definitions: Arc::default(),
             recent: Arc::default(),
             addresses: Arc::default(),
+            nodes: Arc::default(),
             started,
         }
     }
@@ -176,6 +181,7 @@ impl Server {
         let asked = Asked {
             method: &parts.method,
             headers: &parts.headers,
+            extensions: &parts.extensions,
             query: &query,
             body: &body,
             warnings: &warnings,
@@ -190,6 +196,10 @@ impl Server {
     }
 
     async fn answer(&self, target: &Target, asked: &Asked<'_>) -> Result<Response<Body>, Failure> {
+        if let Some(door) = Door::of(target) {
+            target.check_name()?;
+            return self.door(target, door, asked).await;
+        }
         let view = self.view(target, asked)?;
         target.check_name()?;
         let custom = target.resource.custom();
@@ -306,11 +316,6 @@ impl Server {
             "scale" => return self.scale(target, asked).await,
             "binding" => return self.bind(target, asked).await,
             "eviction" => return self.evict(target, asked).await,
-            "attach" | "exec" | "log" | "portforward" | "proxy"
-                if target.resource.is_core("Pod") =>
-            {
-                return self.door(target, name, asked);
-            }
             _ => return Err(Failure::unknown_path()),
         };
         match asked.method.as_str() {
@@ -334,6 +339,8 @@ impl Server {
 struct Asked<'a> {
     method: &'a Method,
     headers: &'a HeaderMap,
+    /// What those have added through whom the request came.
+    extensions: &'a Extensions,
     query: &'a Query,
     body: &'a Bytes,
     warnings: &'a Warnings,

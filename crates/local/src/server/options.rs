@@ -28,7 +28,7 @@ impl Query {
         self.get(name).filter(|value| !value.is_empty())
     }
 
-    fn all(&self, name: &str) -> Vec<&str> {
+    pub(super) fn all(&self, name: &str) -> Vec<&str> {
         let found = self.0.iter().filter(|(key, _)| key == name);
         found.map(|(_, value)| value.as_str()).collect()
     }
@@ -39,7 +39,7 @@ impl Query {
             .is_some_and(|value| !matches!(value.to_ascii_lowercase().as_str(), "false" | "0"))
     }
 
-    fn integer(&self, name: &str) -> Result<Option<i64>, Failure> {
+    pub(super) fn integer(&self, name: &str) -> Result<Option<i64>, Failure> {
         let Some(text) = self.text(name) else {
             return Ok(None);
         };

@@ -200,6 +200,7 @@ impl Server {
         let asked = Asked {
             method: &parts.method,
             headers: &parts.headers,
+            extensions: &parts.extensions,
             query: &query,
             body,
             warnings: &warnings,

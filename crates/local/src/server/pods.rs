@@ -48,33 +48,6 @@ impl Server {
         Ok(Answer::Status { status, code: 201 })
     }
 
-    /// Logs and streams, which a node has and the API only passes on.
-    pub(super) fn door(
-        &self,
-        target: &Target,
-        door: &str,
-        asked: &Asked<'_>,
-    ) -> Result<Answer, Failure> {
-        let pod = target.resource.read(&*self.find(target)?)?;
-        let name = target.name.as_deref().unwrap_or_default();
-        if let Some(container) = asked.query.text("container").filter(|_| door == "log")
-            && !has_container(&pod, container)
-        {
-            let message = format!("container {container} is not valid for pod {name}");
-            return Err(Failure::bad_request(message));
-        }
-        let node = pod["spec"]["nodeName"].as_str().unwrap_or_default();
-        match (door, node) {
-            ("log", "") => Ok(Answer::Nothing),
-            (_, "") => Err(Failure::bad_request(format!(
-                "pod {name} does not have a host assigned"
-            ))),
-            _ => Err(Failure::internal(format!(
-                "error dialing backend: node {node:?} of pod {name} offers no {door}"
-            ))),
-        }
-    }
-
     /// `POST pods/<name>/eviction`: a delete that disruption budgets may forbid.
     pub(super) async fn evict(
         &self,
@@ -185,16 +158,6 @@ fn budget_failure(cause: &str, retry: Option<u64>) -> Failure {
         Some(seconds) => failure.retrying_after(seconds),
         None => failure,
     }
-}
-
-fn has_container(pod: &Value, name: &str) -> bool {
-    let lists = ["containers", "initContainers", "ephemeralContainers"];
-    let containers = lists
-        .iter()
-        .filter_map(|list| pod["spec"][*list].as_array());
-    containers
-        .flatten()
-        .any(|container| container["name"] == name)
 }
 
 fn is_over(pod: &Value) -> bool {
