@@ -12,7 +12,7 @@ use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Timespec, Timestamps, Uid
 use tar::{Archive, EntryType};
 
 use super::digest::Digest;
-use super::meter::{Compressed, Excess, Expanded, Limits, Meter, decompress};
+use super::meter::{self, Excess, Limits, Meter, decompress};
 use super::root::{Found, Root, look, make_opaque, open_directory, remove_tree};
 
 /// Why a layer was refused.
@@ -105,9 +105,9 @@ fn read_all(
         buffer: vec![0; 128 << 10],
         report: Report::default(),
     };
-    let mut compressed = Compressed::new(blob, meter);
+    let mut compressed = meter::compressed(blob, meter);
     let expanded = decompress(&mut compressed).map_err(LayerError::Archive)?;
-    let mut archive = Archive::new(Expanded::new(expanded, meter));
+    let mut archive = Archive::new(meter::expanded(expanded, meter));
     unpacker.entries(&mut archive, limits)?;
     meter.expect_content();
     let expanded = archive.into_inner();

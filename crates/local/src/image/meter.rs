@@ -113,51 +113,37 @@ impl Meter {
     }
 }
 
-/// The blob as it is stored.
-pub(super) struct Compressed<'m, R> {
+/// Counts and hashes what is read.
+pub(super) struct Metered<R, C> {
     inner: R,
-    meter: &'m Meter,
+    count: C,
     hash: Sha256,
 }
 
-impl<'m, R: Read> Compressed<'m, R> {
-    pub(super) fn new(inner: R, meter: &'m Meter) -> Self {
-        Self {
-            inner,
-            meter,
-            hash: Sha256::new(),
-        }
-    }
-
-    /// Reads what follows the archive, and says what all of it was.
-    pub(super) fn finish(mut self) -> io::Result<Digest> {
-        io::copy(&mut self, &mut io::sink())?;
-        Ok(Digest::finish(self.hash))
-    }
-}
-
-impl<R: Read> Read for Compressed<'_, R> {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let count = self.inner.read(into)?;
-        self.hash.update(&into[..count]);
-        let compressed = self.meter.compressed.get();
-        self.meter.compressed.set(compressed + count as u64);
-        Ok(count)
-    }
+/// The blob as it is stored.
+pub(super) fn compressed<'m, R: Read + 'm>(
+    inner: R,
+    meter: &'m Meter,
+) -> Metered<R, impl Fn(u64) -> io::Result<()> + 'm> {
+    Metered::new(inner, |bytes| {
+        meter.compressed.set(meter.compressed.get() + bytes);
+        Ok(())
+    })
 }
 
 /// The tar archive that the blob is.
-pub(super) struct Expanded<'m, R> {
+pub(super) fn expanded<'m, R: Read + 'm>(
     inner: R,
     meter: &'m Meter,
-    hash: Sha256,
+) -> Metered<R, impl Fn(u64) -> io::Result<()> + 'm> {
+    Metered::new(inner, |bytes| meter.charge(bytes))
 }
 
-impl<'m, R: Read> Expanded<'m, R> {
-    pub(super) fn new(inner: R, meter: &'m Meter) -> Self {
+impl<R: Read, C: Fn(u64) -> io::Result<()>> Metered<R, C> {
+    fn new(inner: R, count: C) -> Self {
         Self {
             inner,
-            meter,
+            count,
             hash: Sha256::new(),
         }
     }
@@ -169,11 +155,11 @@ impl<'m, R: Read> Expanded<'m, R> {
     }
 }
 
-impl<R: Read> Read for Expanded<'_, R> {
+impl<R: Read, C: Fn(u64) -> io::Result<()>> Read for Metered<R, C> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let count = self.inner.read(into)?;
         self.hash.update(&into[..count]);
-        self.meter.charge(count as u64)?;
+        (self.count)(count as u64)?;
         Ok(count)
     }
 }

@@ -11,7 +11,7 @@ use tar::{Archive, EntryType};
 
 use super::digest::Digest;
 use super::error::Error;
-use super::meter::{Compressed, Expanded, Limits, Meter, decompress};
+use super::meter::{self, Limits, Meter, decompress};
 use super::root::Root;
 
 /// No layout of a real image has as many files.
@@ -172,9 +172,9 @@ fn expanded(mut file: File, path: &Path, scratch: &Path, limits: Limits) -> Resu
         return Ok(file);
     }
     let meter = Meter::new(limits);
-    let mut compressed = Compressed::new(file, &meter);
+    let mut compressed = meter::compressed(file, &meter);
     let content = decompress(&mut compressed).map_err(failed)?;
-    let mut content = Expanded::new(content, &meter);
+    let mut content = meter::expanded(content, &meter);
     let mut whole = File::options()
         .create_new(true)
         .read(true)
