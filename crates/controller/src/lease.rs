@@ -421,7 +421,8 @@ async fn follow(api: Api<Lease>, name: String, clock: Clock, changed: Arc<Notify
     let mut failures = 0;
     while let Some(event) = events.next().await {
         match event {
-            Ok(watcher::Event::Apply(_) | watcher::Event::Delete(_)) => {
+            // a list may come after a change that the last look came before
+            Ok(watcher::Event::Apply(_) | watcher::Event::Delete(_) | watcher::Event::InitDone) => {
                 failures = 0;
                 changed.notify_one();
             }
