@@ -145,7 +145,8 @@ async fn one_leads_and_the_next_takes_over_in_time_after_a_kill() {
     assert_eq!(scene.lease(NAME).await.lease_transitions, Some(0));
     first.kill().await;
     let took = scene.until_led_by(&second, &[&second]).await;
-    assert!((12..=15).contains(&took), "after {took} s");
+    // it lasts 15 s from when the second saw it renewed, which is two seconds later if the watch was slow
+    assert!((12..=17).contains(&took), "after {took} s");
     let lease = scene.lease(NAME).await;
     assert_eq!(lease.holder_identity.as_deref(), Some("second"));
     assert_eq!(lease.lease_transitions, Some(1));
