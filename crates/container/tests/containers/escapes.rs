@@ -196,7 +196,7 @@ async fn processes_of_other_pods_and_of_the_host_are_out_of_reach() {
         assert_ne!(exit.code, 0, "killing {pid}");
     }
     assert!(victim.containers().await.unwrap()[0].is_alive());
-    let (out, _, _) = command(&pod, "attacker", &["ls", "/proc/1/root/"]).await;
+    let (out, _, _) = command(&pod, "attacker", &["ls", "/proc/1/root"]).await;
     assert!(!out.contains("boot"), "{out}");
 }
 

@@ -7,7 +7,6 @@ mod exec;
 mod files;
 mod limits;
 mod logs;
-mod ordinary_user;
 mod running;
 mod support;
 mod survival;

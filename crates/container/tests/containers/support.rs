@@ -129,22 +129,25 @@ impl Machine {
 impl Drop for Machine {
     fn drop(&mut self) {
         self.helper = None;
-        for dir in &self.pods {
-            let record = fs::read_to_string(dir.join("shim.json")).unwrap_or_default();
-            let pid = record
-                .split("\"pid\":")
-                .nth(1)
-                .and_then(|r| r.split(',').next());
-            if let (true, Some(pid)) = (remains(dir).shim_alive, pid) {
-                let _ = Command::new("kill").args(["-9", pid]).status();
-                while remains(dir).shim_alive {
-                    std::thread::sleep(Duration::from_millis(5));
-                }
-            }
-            if let Err(error) = sweep(dir) {
-                eprintln!("{error}");
-            }
+        self.pods.iter().for_each(|dir| end(dir));
+    }
+}
+
+/// Ends what a test has left of a pod.
+pub(crate) fn end(dir: &Path) {
+    let record = fs::read_to_string(dir.join("shim.json")).unwrap_or_default();
+    let pid = record
+        .split("\"pid\":")
+        .nth(1)
+        .and_then(|r| r.split(',').next());
+    if let (true, Some(pid)) = (remains(dir).shim_alive, pid) {
+        let _ = Command::new("kill").args(["-9", pid]).status();
+        while remains(dir).shim_alive {
+            std::thread::sleep(Duration::from_millis(5));
         }
+    }
+    if let Err(error) = sweep(dir) {
+        eprintln!("{error}");
     }
 }
 

@@ -1,8 +1,7 @@
 //! Who dies, and who goes on.
 
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,77 +9,6 @@ use container::{Error, Pod, remains, sweep};
 use tokio::task::JoinSet;
 
 use crate::support::{Machine, command, eventually, helper_program};
-
-const DIR: &str = "CONTAINER_TEST_DIR";
-const COUNT: &str =
-    "i=0; while [ $i -lt 300 ]; do echo line $i; i=$((i+1)); sleep 0.01; done; exit 6";
-
-/// Not a test: the process that another test kills. It starts a pod and waits for its end.
-#[tokio::test]
-#[ignore = "run by another test in a process of its own"]
-async fn client_that_will_be_killed() {
-    let Some(dir) = std::env::var_os(DIR) else {
-        return;
-    };
-    let mut machine = Machine::new();
-    let mut settings = machine.pod_settings("unused");
-    settings.dir = PathBuf::from(&dir);
-    settings.cgroup_parent = std::env::var("CONTAINER_TEST_CGROUP").unwrap();
-    settings.cgroup = "pod-survivor".to_owned();
-    let pod = machine
-        .helper
-        .as_ref()
-        .unwrap()
-        .start_pod(&settings)
-        .await
-        .unwrap();
-    let mut main = machine.sh("main", COUNT);
-    let root = Path::new(&dir).parent().unwrap();
-    main.root.layers = vec![root.join("layer")];
-    main.log = root.join("main.log");
-    pod.start(&main).await.unwrap();
-    std::fs::write(root.join("started"), "").unwrap();
-    std::future::pending::<()>().await;
-}
-
-#[tokio::test]
-async fn a_container_outlives_a_killed_client_and_its_helper() {
-    let mut machine = Machine::new();
-    let settings = machine.pod_settings("survivor");
-    let mut client = Command::new(std::env::current_exe().unwrap())
-        .args([
-            "--exact",
-            "survival::client_that_will_be_killed",
-            "--ignored",
-        ])
-        .env(DIR, &settings.dir)
-        .env("CONTAINER_TEST_CGROUP", &machine.cgroup)
-        .env("TMPDIR", machine.dir.path())
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
-    let started = machine.dir.path().join("started");
-    eventually("the container has started", || started.exists()).await;
-    let helper = children_of(client.id());
-    assert_eq!(helper.len(), 1);
-    client.kill().unwrap();
-    client.wait().unwrap();
-    let gone = format!("/proc/{}", helper[0]);
-    eventually("the helper has ended", || !Path::new(&gone).exists()).await;
-
-    let pod = Pod::connect(&settings.dir).await.unwrap();
-    let mut events = pod.events();
-    let states = pod.containers().await.unwrap();
-    let state = match &states[0].exit {
-        Some(_) => states[0].clone(),
-        None => crate::support::ended(&mut events, "main").await,
-    };
-    assert_eq!(state.exit.unwrap().code, 6);
-    let expected: String = (0..300).map(|i| format!("line {i}\n")).collect();
-    assert_eq!(machine.said("main"), expected);
-    pod.stop(&[], Duration::ZERO).await.unwrap();
-    machine.assert_nothing_left().await;
-}
 
 #[tokio::test]
 async fn what_ended_while_nobody_was_connected_is_known() {
@@ -251,64 +179,4 @@ async fn twenty_pods_at_once_all_run_and_all_end() {
     }
     ends.join_all().await;
     machine.assert_nothing_left().await;
-}
-
-#[tokio::test]
-#[ignore = "prints a measurement"]
-async fn time_of_a_start() {
-    let mut machine = Machine::new();
-    for number in 0..10 {
-        let settings = machine.pod_settings(&format!("pod{number}"));
-        let begin = std::time::Instant::now();
-        let pod = machine
-            .helper
-            .as_ref()
-            .unwrap()
-            .start_pod(&settings)
-            .await
-            .unwrap();
-        let shim = begin.elapsed();
-        pod.start(&machine.sh("main", "sleep 1000")).await.unwrap();
-        let container = begin.elapsed() - shim;
-        let (_, _, _) = command(&pod, "main", &["true"]).await;
-        let exec = begin.elapsed() - shim - container;
-        pod.stop(&[], Duration::ZERO).await.unwrap();
-        println!(
-            "shim {shim:?}, container {container:?}, exec {exec:?}, all {:?}",
-            begin.elapsed()
-        );
-    }
-}
-
-#[tokio::test]
-#[ignore = "prints a measurement"]
-async fn memory_of_a_shim() {
-    let mut machine = Machine::new();
-    let mut pods = Vec::new();
-    for number in 0..20 {
-        let pod = machine.pod(&format!("pod{number}")).await;
-        pod.start(&machine.sh("main", "echo hello; sleep 1000"))
-            .await
-            .unwrap();
-        pods.push(pod);
-    }
-    for pod in [&pods[0], &pods[19]] {
-        let rollup = std::fs::read_to_string(format!("/proc/{}/smaps_rollup", pod.pid())).unwrap();
-        let of_interest = ["Rss", "Pss:", "Private_Dirty", "Private_Clean"];
-        for line in rollup
-            .lines()
-            .filter(|l| of_interest.iter().any(|i| l.starts_with(i)))
-        {
-            println!("{line}");
-        }
-    }
-}
-
-fn children_of(pid: u32) -> Vec<String> {
-    let output = Command::new("ps")
-        .args(["-o", "pid=", "--ppid", &pid.to_string()])
-        .output()
-        .unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
-    text.split_whitespace().map(str::to_owned).collect()
 }

@@ -11,14 +11,13 @@ use container::{
 };
 
 use crate::support::{
-    assert_sealed, command, eventually, helper_program, make_layer, run, text_of,
+    assert_sealed, command, end, eventually, helper_program, make_layer, run, text_of,
 };
 
-const DIR: &str = "CONTAINER_TEST_USER_DIR";
 const NOBODY: u32 = 65534;
+const PODS: [&str; 2] = ["pod", "killed"];
 
-#[test]
-fn an_ordinary_user_runs_containers_without_limits() {
+pub(crate) fn an_ordinary_user_runs_containers_without_limits() {
     let dir = tempfile::tempdir().unwrap();
     fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o755)).unwrap();
     // the programs may lie where nobody but root may look
@@ -30,14 +29,10 @@ fn an_ordinary_user_runs_containers_without_limits() {
     let home = dir.path().join("home");
     fs::create_dir(&home).unwrap();
     chown(&home, Some(NOBODY), Some(NOBODY)).unwrap();
+    let _left = Left(home);
     let status = Command::new(&test)
-        .args([
-            "--exact",
-            "ordinary_user::inside",
-            "--ignored",
-            "--nocapture",
-        ])
-        .env(DIR, dir.path())
+        .arg("ordinary-user")
+        .arg(dir.path())
         .uid(NOBODY)
         .gid(NOBODY)
         .current_dir("/")
@@ -46,17 +41,21 @@ fn an_ordinary_user_runs_containers_without_limits() {
     assert!(status.success());
 }
 
-/// Not a test: what the other one runs as somebody else.
-#[tokio::test]
-#[ignore = "run by another test in a process of its own"]
-async fn inside() {
-    let Some(dir) = std::env::var_os(DIR).map(PathBuf::from) else {
-        return;
-    };
+/// Pods outlive a process that panics.
+struct Left(PathBuf);
+
+impl Drop for Left {
+    fn drop(&mut self) {
+        PODS.iter().for_each(|pod| end(&self.0.join(pod)));
+    }
+}
+
+/// What is run as somebody else.
+pub(crate) async fn inside(dir: &Path) {
     assert!(!rustix::process::geteuid().is_root());
     let home = dir.join("home");
     make_layer(&home.join("layer"));
-    let pod_dir = home.join("pod");
+    let pod_dir = home.join(PODS[0]);
     fs::create_dir(&pod_dir).unwrap();
     let helper = Helper::spawn(Command::new(dir.join("helper"))).unwrap();
     let pod = helper.start_pod(&settings(&pod_dir)).await.unwrap();
@@ -105,7 +104,7 @@ async fn inside() {
 
 /// Without cgroups, what is left is known by the processes that were recorded.
 async fn sweep_after_a_killed_shim(helper: &Helper, home: &Path) {
-    let dir = home.join("killed");
+    let dir = home.join(PODS[1]);
     fs::create_dir(&dir).unwrap();
     let pod = helper.start_pod(&settings(&dir)).await.unwrap();
     pod.start(&sh(home, "orphan", "sleep 1000 & sleep 1000"))
