@@ -24,7 +24,7 @@ mod user_namespace;
 mod wire;
 
 pub use client::{Attached, Error, Events, Exec, Helper, Pipe, Pod, Streams};
-pub use remains::{Remains, SweepError, remains, sweep};
+pub use remains::{Remains, SweepError, has_shim, kill_shim, remains, sweep};
 pub use settings::{
     Capabilities, ContainerSettings, ExecSettings, IdMap, Limits, Mount, MountSource, Overlay,
     PodSettings, Root, Seccomp, TerminalSize, User, UserNamespace,

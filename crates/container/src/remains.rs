@@ -36,9 +36,23 @@ pub enum SweepError {
 /// Looks without touching.
 pub fn remains(dir: &Path) -> Remains {
     Remains {
-        shim_alive: Record::load(dir).is_ok_and(|r| r.process.is_alive()),
+        shim_alive: has_shim(dir),
         containers: state::load_all(dir),
     }
+}
+
+/// Ends a shim that does not answer. Its containers go on until they are swept.
+pub fn kill_shim(dir: &Path) {
+    if let Ok(record) = Record::load(dir)
+        && record.process.is_alive()
+    {
+        let _ = sys::kill(record.process.pid, libc::SIGKILL);
+    }
+}
+
+/// Whether a shim lives in a pod's directory.
+pub fn has_shim(dir: &Path) -> bool {
+    Record::load(dir).is_ok_and(|record| record.process.is_alive())
 }
 
 /// Ends every process of a pod whose shim is dead and removes its cgroups. States and logs stay. Blocks for as long as

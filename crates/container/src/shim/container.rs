@@ -13,6 +13,9 @@ use super::{Shim, setup};
 use crate::state::{ContainerState, Exit};
 use crate::wire::{Reply, StreamKind};
 
+/// How often each output is read after the end: twice what the largest pipe holds.
+const DRAINED: usize = 64;
+
 /// What a watcher may be behind by, kept by the kernel; the rest he misses. The most that an ordinary user may ask for.
 const WATCHER_BUFFER: usize = 1 << 20;
 /// Read at once. Also the most that one container takes of a turn.
@@ -106,10 +109,16 @@ impl Container {
         }
     }
 
-    /// Reads all that is there.
+    /// Reads what was there when the container ended, and no more than a pipe can hold: somebody who was handed its output may
+    /// go on writing for ever.
     pub(super) fn drain(&mut self) {
-        while self.read(Stream::Stdout) {}
-        while self.read(Stream::Stderr) {}
+        for stream in [Stream::Stdout, Stream::Stderr] {
+            for _ in 0..DRAINED {
+                if !self.read(stream) {
+                    break;
+                }
+            }
+        }
     }
 
     /// The end, told once.

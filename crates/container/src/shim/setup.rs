@@ -46,6 +46,9 @@ pub(super) struct Ready {
 
 pub(super) fn become_shim(settings: &PodSettings) -> Result<Ready, String> {
     settings.check()?;
+    if Record::load(&settings.dir).is_ok_and(|record| record.process.is_alive()) {
+        return Err(format!("another shim lives in {}", settings.dir.display()));
+    }
     let doing = |what: &str| {
         let what = what.to_owned();
         move |error: io::Error| format!("{what}: {error}")

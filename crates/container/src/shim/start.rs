@@ -21,6 +21,9 @@ use crate::sys;
 use crate::tree::remove_tree;
 use crate::wire::{Built, Event, Failure, FromShim, Incoming, Reply, Started, StreamKind};
 
+/// So many earlier attempts are remembered.
+const KEPT: u32 = 10;
+
 /// A child that builds, and whom to tell.
 pub(super) struct Builder {
     pub(super) id: u64,
@@ -107,7 +110,7 @@ impl Shim {
                 "container {name} has been started as attempt {attempt} before: count on"
             )));
         }
-        self.discard_earlier(&name);
+        self.discard_earlier(&name, settings.attempt);
         let id = self.new_id();
         self.containers.retain(|c| c.name != name);
         self.begin(peer, call, id, &settings, &dir)
@@ -383,11 +386,22 @@ impl Shim {
         }
     }
 
-    /// What earlier attempts wrote is of no use to the next one; how they ended stays.
-    fn discard_earlier(&self, name: &str) {
+    /// What earlier attempts wrote is of no use to the next one; how the last few ended stays.
+    fn discard_earlier(&self, name: &str, attempt: u32) {
         let attempts = state::containers_dir(&self.settings.dir).join(name);
         let attempts = fs::read_dir(attempts).into_iter().flatten().flatten();
-        for entry in attempts.flat_map(|a| fs::read_dir(a.path()).into_iter().flatten().flatten()) {
+        let (old, recent): (Vec<_>, Vec<_>) = attempts.partition(|entry| {
+            let number = entry
+                .file_name()
+                .to_str()
+                .and_then(|name| name.parse().ok());
+            number.is_some_and(|number: u32| number.saturating_add(KEPT) < attempt)
+        });
+        for entry in old {
+            let _ = remove_tree(&entry.path());
+        }
+        let recent = recent.into_iter();
+        for entry in recent.flat_map(|a| fs::read_dir(a.path()).into_iter().flatten().flatten()) {
             let path: PathBuf = entry.path();
             if entry.file_type().is_ok_and(|t| t.is_dir()) {
                 let _ = remove_tree(&path);

@@ -88,7 +88,10 @@ impl Shim {
     fn finish(&mut self) -> ! {
         let removed = self.cgroups.remove_pod();
         self.cgroups.leave_shims();
-        Record::remove(&self.settings.dir);
+        // without the record nobody would find what could not be removed
+        if removed.is_ok() {
+            Record::remove(&self.settings.dir);
+        }
         let waiting = self.stopping.take().map(|s| s.waiting).unwrap_or_default();
         for (peer, call) in waiting {
             let reply = match &removed {
