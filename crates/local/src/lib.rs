@@ -10,6 +10,7 @@ pub mod image;
 pub mod kinds;
 mod kubelet;
 pub mod network;
+pub mod node;
 pub mod selector;
 pub mod serve;
 pub mod server;

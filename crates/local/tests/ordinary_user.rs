@@ -7,22 +7,29 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use local::network::{Network, Settings, dial_from_inside, loopback_from_inside};
+use local::node::inside::{self, Inside};
+use tokio::io::AsyncReadExt as _;
 
 /// Nobody's.
 const USER: &str = "65534";
 const PATIENCE: Duration = Duration::from_secs(10);
 
-fn main() {
+fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
     let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
     match arguments[..] {
         ["be-a-pod"] => be_a_pod(),
         ["bring-up", process] => loopback_from_inside(process.parse().unwrap()).unwrap(),
         ["dial", process, port] => dial(process.parse().unwrap(), port.parse().unwrap()),
+        ["inside", ..] => {
+            let arguments: Vec<_> = std::env::args_os().skip(2).collect();
+            return inside::run(&arguments);
+        }
+        ["reach", process, port] => reach(process.parse().unwrap(), port.parse().unwrap()),
         ["open", directory] => open(Path::new(directory)),
         ["--list", ..] => {}
         _ => {
@@ -30,6 +37,7 @@ fn main() {
             an_ordinary_user_is_told_that_a_network_takes_more();
         }
     }
+    ExitCode::SUCCESS
 }
 
 fn an_ordinary_user_reaches_the_loopback_of_a_pod() {
@@ -54,15 +62,29 @@ fn an_ordinary_user_reaches_the_loopback_of_a_pod() {
     let dialled = as_ordinary_user(&program)
         .args(["dial", &process, &port])
         .output();
+    let reach = |port: &str| {
+        let arguments = ["reach", &process, port];
+        as_ordinary_user(&program).args(arguments).output().unwrap()
+    };
+    let (reached, refused, nowhere) = (reach(&port), reach("1"), {
+        let arguments = ["reach", "4194305", &port];
+        as_ordinary_user(&program).args(arguments).output().unwrap()
+    });
     pod.kill().unwrap();
     pod.wait().unwrap();
-    let dialled = dialled.unwrap();
-    assert_eq!(
-        String::from_utf8_lossy(&dialled.stdout),
-        "from inside the pod",
-        "{}",
-        String::from_utf8_lossy(&dialled.stderr)
-    );
+    for (output, expected) in [
+        (dialled.unwrap(), "from inside the pod"),
+        (reached, "from inside the pod"),
+        (refused, "ConnectionRefused"),
+        (nowhere, "NotFound"),
+    ] {
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(
+            String::from_utf8_lossy(&output.stdout),
+            expected,
+            "{errors}"
+        );
+    }
     println!("an ordinary user reaches the loopback of a pod: ok");
 }
 
@@ -110,14 +132,15 @@ fn as_ordinary_user(program: &Path) -> Command {
     command
 }
 
-/// Waits until its loopback is up, and then for one to come.
+/// Waits until its loopback is up, and then for others to come.
 fn be_a_pod() {
     println!("here");
     std::io::stdin().read_line(&mut String::new()).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     println!("{}", listener.local_addr().unwrap().port());
-    let (mut stream, _) = listener.accept().unwrap();
-    stream.write_all(b"from inside the pod").unwrap();
+    for stream in listener.incoming() {
+        stream.unwrap().write_all(b"from inside the pod").unwrap();
+    }
 }
 
 fn dial(process: u32, port: u16) {
@@ -126,4 +149,20 @@ fn dial(process: u32, port: u16) {
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
     print!("{text}");
+}
+
+/// By a further process, which hands the socket over.
+fn reach(process: i32, port: u16) {
+    let inside = Inside::through(&std::env::current_exe().unwrap(), ["inside"]);
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let said = runtime.block_on(async {
+        let mut text = String::new();
+        let mut stream = inside.dial(process, port).await?;
+        stream.read_to_string(&mut text).await?;
+        std::io::Result::Ok(text)
+    });
+    print!(
+        "{}",
+        said.unwrap_or_else(|error| format!("{:?}", error.kind()))
+    );
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use k8s_openapi::{
     api::core::v1::{
         Container, ContainerState, ContainerStateRunning, ContainerStateTerminated,
-        ContainerStatus, ResourceRequirements, VolumeMountStatus,
+        ContainerStatus, ResourceRequirements,
     },
     jiff::Timestamp,
 };
@@ -15,7 +15,7 @@ use super::failure::Causes;
 use crate::{
     clock::after,
     kubelet::container::{
-        Role, View, back_off, exactly, go_duration, is_replaced, replaced, restarts, stamp,
+        Role, View, back_off, exactly, go_duration, is_replaced, mounts, replaced, restarts, stamp,
         terminated, waiting_for,
     },
 };
@@ -234,20 +234,10 @@ impl Subject<'_> {
     }
 
     fn waiting(&self) -> ContainerStatus {
-        let mounts = self.spec.volume_mounts.iter().flatten();
-        let mounts: Vec<_> = mounts
-            .map(|mount| VolumeMountStatus {
-                name: mount.name.clone(),
-                mount_path: mount.mount_path.clone(),
-                read_only: mount.read_only,
-                recursive_read_only: (mount.read_only == Some(true)).then(|| "Disabled".to_owned()),
-                ..VolumeMountStatus::default()
-            })
-            .collect();
         let status = ContainerStatus {
             name: self.spec.name.clone(),
             image: self.image().to_owned(),
-            volume_mounts: (!mounts.is_empty()).then_some(mounts),
+            volume_mounts: mounts(self.spec),
             ..ContainerStatus::default()
         };
         waiting_for(&status, self.waits_for, None)

@@ -11,13 +11,14 @@ use super::{
     Options,
     container::Subject,
     failure::{Causes, Rule, start_delay},
-    resize::{self, Order, wanted},
+    resize::{self, Order},
 };
 use crate::{
     clock::after,
     kubelet::{
         container::{self, KILLED, Role, View, exactly, stamp},
         plan::{Act, Plan, change, pod_label, restart_policy},
+        resize::wanted,
         status::{Resize, conditions, has_run, is_initialized, is_own, phase, role_of_init},
     },
 };

@@ -1,7 +1,7 @@
 //! Resources that change while a container runs.
 
 use k8s_openapi::{
-    api::core::v1::{Container, ContainerStatus, PodCondition, PodStatus, ResourceRequirements},
+    api::core::v1::{Container, ContainerStatus, PodCondition, PodStatus},
     jiff::Timestamp,
 };
 
@@ -9,6 +9,7 @@ use crate::{
     clock::after,
     kubelet::{
         container::{View, exactly, replaced},
+        resize::{needs_restart, wanted},
         status::Resize,
     },
 };
@@ -84,27 +85,4 @@ fn began(conditions: &[PodCondition], since: Option<Timestamp>, now: Timestamp) 
         Some(condition) => exactly(condition.last_transition_time.as_ref(), since, now),
         None => now,
     }
-}
-
-pub(super) fn wanted(spec: &Container) -> ResourceRequirements {
-    spec.resources.clone().unwrap_or_default()
-}
-
-fn needs_restart(
-    spec: &Container,
-    old: Option<&ResourceRequirements>,
-    new: &ResourceRequirements,
-) -> bool {
-    let changes = |name: &String| {
-        let of = |resources: &ResourceRequirements| {
-            let part = |part: &Option<std::collections::BTreeMap<_, _>>| {
-                part.as_ref().and_then(|part| part.get(name)).cloned()
-            };
-            (part(&resources.requests), part(&resources.limits))
-        };
-        old.map(of) != Some(of(new))
-    };
-    let mut policies = spec.resize_policy.iter().flatten();
-    policies
-        .any(|policy| policy.restart_policy == "RestartContainer" && changes(&policy.resource_name))
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use k8s_openapi::{
     api::core::v1::{
-        ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting,
-        ContainerStatus,
+        Container, ContainerState, ContainerStateRunning, ContainerStateTerminated,
+        ContainerStateWaiting, ContainerStatus, VolumeMountStatus,
     },
     apimachinery::pkg::apis::meta::v1::Time,
     jiff::Timestamp,
@@ -137,6 +137,21 @@ pub(crate) fn terminated(
 /// The container as one that the node has asked to end, to start it anew.
 pub(crate) fn replaced(status: &ContainerStatus, now: Timestamp) -> ContainerStatus {
     terminated(status, 0, Some(REPLACED), now)
+}
+
+/// The volumes of a container as its status lists them.
+pub(crate) fn mounts(spec: &Container) -> Option<Vec<VolumeMountStatus>> {
+    let mounts = spec.volume_mounts.iter().flatten();
+    let mounts: Vec<_> = mounts
+        .map(|mount| VolumeMountStatus {
+            name: mount.name.clone(),
+            mount_path: mount.mount_path.clone(),
+            read_only: mount.read_only,
+            recursive_read_only: (mount.read_only == Some(true)).then(|| "Disabled".to_owned()),
+            ..VolumeMountStatus::default()
+        })
+        .collect();
+    (!mounts.is_empty()).then_some(mounts)
 }
 
 pub(crate) fn back_off(restarts: i32, end: &ContainerStateTerminated) -> Duration {

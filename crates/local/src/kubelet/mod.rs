@@ -7,6 +7,7 @@ pub(crate) mod act;
 pub(crate) mod container;
 pub(crate) mod node;
 pub(crate) mod plan;
+pub(crate) mod resize;
 pub(crate) mod roster;
 pub(crate) mod run;
 pub(crate) mod status;

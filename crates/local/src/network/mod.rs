@@ -35,6 +35,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
+pub(crate) use dns::DOMAIN;
 pub use dns::Records;
 pub use error::{KernelError, NetworkError};
 pub use forwarding::Forwarding;

@@ -13,7 +13,7 @@ pub use records::Records;
 pub(super) use server::Server;
 
 /// The names of the cluster end so.
-const DOMAIN: &str = "cluster.local";
+pub(crate) const DOMAIN: &str = "cluster.local";
 
 /// What `/etc/resolv.conf` of a pod says.
 pub(super) fn resolv_conf(gateway: std::net::Ipv4Addr, namespace: &str) -> String {

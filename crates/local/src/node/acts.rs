@@ -1,0 +1,520 @@
+//! What is done about a pod: one function for each step of its plan. They touch the machine and tell what came of it.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File, Permissions},
+    io,
+    net::Ipv4Addr,
+    os::unix::fs::PermissionsExt as _,
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
+
+use container::PodSettings;
+use futures::future::join_all;
+use k8s_openapi::{
+    api::core::v1::{Container, Pod, PodSpec},
+    jiff::Timestamp,
+};
+use kube::ResourceExt as _;
+use tokio::{sync::watch, task::spawn_blocking, time::timeout};
+
+use super::{
+    claims,
+    documents::Documents,
+    facts::{Made, Run},
+    hooks,
+    place::PodPlace,
+    probes::Target,
+    record::{self, ShellRecord},
+    settings,
+    site::Site,
+    trouble::Trouble,
+    volumes::{self, Volumes},
+};
+use crate::{
+    image::Image,
+    kubelet::{container::Role, resize::wanted, status::role_of_init},
+};
+
+const SIGTERM: i32 = 15;
+const SIGKILL: i32 = 9;
+/// A killed process is gone in moments; one that is not hangs in the kernel.
+const AFTER_KILL: Duration = Duration::from_secs(10);
+
+/// A pod on this machine.
+#[derive(Clone)]
+pub(crate) struct Lodging {
+    pub(crate) site: Arc<Site>,
+    pub(crate) uid: String,
+    pub(crate) place: PodPlace,
+    /// The run of each container that lives.
+    pub(crate) running: watch::Receiver<BTreeMap<String, u32>>,
+}
+
+/// What containers live in, when it is there.
+#[derive(Clone)]
+pub(crate) struct Home {
+    pub(crate) shim: Arc<container::Pod>,
+    pub(crate) address: Option<Ipv4Addr>,
+    /// Counts those that the pod has had.
+    pub(crate) number: u32,
+}
+
+impl Lodging {
+    /// Makes what the containers live in: a shim, a network, and the files that name both.
+    pub(crate) async fn make(&self, pod: &Pod) -> Result<Home, Trouble> {
+        let failed = |message: String| {
+            let message = format!("Failed to create pod sandbox: {message}");
+            Trouble::new("FailedCreatePodSandBox", message)
+        };
+        let dir = self.place.shim();
+        fs::create_dir_all(&dir).map_err(|error| failed(io_error(&dir, &error)))?;
+        let settings = PodSettings {
+            dir,
+            hostname: settings::hostname(pod).to_owned(),
+            cgroup_parent: self.site.cgroup_parent.clone(),
+            cgroup: format!("pod-{}", self.uid),
+            user_namespace: self.site.user_namespace(),
+        };
+        let mut record = ShellRecord {
+            number: record::shell(&self.place).number + 1,
+            is_whole: false,
+        };
+        let saved = record::save_shell(&self.place, &record);
+        saved.map_err(|error| failed(error.to_string()))?;
+        let started = self.site.helpers.start_pod(&settings).await;
+        let shim = Arc::new(started.map_err(|error| failed(error.to_string()))?);
+        let furnished = async {
+            let address = self
+                .site
+                .ways
+                .attach(pod, &shim.network_namespace())
+                .await?;
+            self.write_etc(pod, address)
+                .map_err(|error| error.to_string())?;
+            record.is_whole = true;
+            let saved = record::save_shell(&self.place, &record);
+            saved.map_err(|error| error.to_string())?;
+            Ok::<_, String>(address)
+        };
+        match furnished.await {
+            Ok(address) => Ok(Home {
+                shim,
+                address,
+                number: record.number,
+            }),
+            Err(message) => {
+                // why it could not be made says more than why it could not be removed
+                let _ = shim.stop(&[], Duration::ZERO).await;
+                self.detach().await;
+                Err(failed(message))
+            }
+        }
+    }
+
+    fn write_etc(&self, pod: &Pod, address: Option<Ipv4Addr>) -> io::Result<()> {
+        let hostname = settings::hostname(pod);
+        let hosts = hosts(pod, hostname, address);
+        let resolv_conf = self.site.ways.resolv_conf(pod);
+        for (file, text) in [
+            ("hosts", hosts),
+            ("hostname", format!("{hostname}\n")),
+            ("resolv.conf", resolv_conf),
+        ] {
+            let path = self.place.etc(file);
+            if let Some(directory) = path.parent() {
+                fs::create_dir_all(directory)?;
+            }
+            fs::write(path, text)?;
+        }
+        Ok(())
+    }
+
+    /// Starts a container, from the pull of its image to its hook. If that fails, the container has been ended.
+    pub(crate) async fn start(
+        &self,
+        pod: &Pod,
+        container: &Container,
+        first_attempt: u32,
+        home: &Home,
+        target: Target,
+    ) -> Result<(Run, Option<Trouble>), Trouble> {
+        let name = container.name.as_str();
+        let image = container.image.as_deref().unwrap_or_default();
+        let policy = container.image_pull_policy.as_deref();
+        let image = self.site.image(pod, image, policy).await?;
+        let documents = Documents::fetch(&self.site.client, pod).await?;
+        let volumes = self.volumes(pod, &documents, home.address).await?;
+        // one whose directory is there was begun by a process that died
+        let free = (first_attempt..).find(|attempt| !self.place.run(name, *attempt).exists());
+        let attempt = free.unwrap_or(first_attempt);
+        let ip = home.address.map(|address| address.to_string());
+        let host_ip = self.site.ways.host_ip();
+        let settings = settings::settings(&settings::Ask {
+            pod,
+            container,
+            attempt,
+            image: &image,
+            place: &self.place,
+            pod_ip: ip.as_deref(),
+            host_ip: &host_ip,
+            allocatable: &self.site.allocatable,
+            documents: &documents,
+            volumes: &volumes,
+            is_root: self.site.is_root,
+        })?;
+        let made = Made {
+            attempt,
+            shell: home.number,
+            image: container.image.clone().unwrap_or_default(),
+            image_id: image_id(&image),
+            resources: wanted(container),
+            stop_signal: settings.stop_signal.unwrap_or(SIGTERM),
+        };
+        self.prepare(name, &made, &image)?;
+        let started = home.shim.start(&settings).await.map_err(start_trouble)?;
+        let run = Run {
+            made,
+            started_at: moment(started.started_at),
+            end: None,
+        };
+        let hooked = self.post_start(pod, container, &run, home, &target).await;
+        Ok((run, hooked.err()))
+    }
+
+    async fn volumes(
+        &self,
+        pod: &Pod,
+        documents: &Documents,
+        address: Option<Ipv4Addr>,
+    ) -> Result<Volumes, Trouble> {
+        self.with_sources(pod, documents, address, volumes::prepare)
+            .await
+    }
+
+    /// Brings Secrets, ConfigMaps and the like in volumes up to date.
+    pub(crate) async fn refresh(
+        &self,
+        pod: &Pod,
+        address: Option<Ipv4Addr>,
+    ) -> Result<bool, Trouble> {
+        let documents = Documents::fetch(&self.site.client, pod).await?;
+        self.with_sources(pod, &documents, address, volumes::refresh)
+            .await
+    }
+
+    /// Does something about the volumes on a thread that may wait for the disk.
+    async fn with_sources<T: Send + 'static>(
+        &self,
+        pod: &Pod,
+        documents: &Documents,
+        address: Option<Ipv4Addr>,
+        work: fn(&volumes::Sources<'_>) -> Result<T, Trouble>,
+    ) -> Result<T, Trouble> {
+        let claims = claims::directories(&self.site.client, pod, &self.site.claims).await?;
+        let (site, place, uid) = (Arc::clone(&self.site), self.place.clone(), self.uid.clone());
+        let (pod, documents) = (pod.clone(), documents.clone());
+        let worked = spawn_blocking(move || {
+            let ip = address.map(|address| address.to_string());
+            work(&volumes::Sources {
+                pod: &pod,
+                place: &place,
+                documents: &documents,
+                claims: &claims,
+                memory: &site.memory(&uid),
+                host_paths: &site.host_paths,
+                pod_ip: ip.as_deref(),
+                host_ip: &site.ways.host_ip(),
+                allocatable: &site.allocatable,
+            })
+        });
+        worked
+            .await
+            .unwrap_or_else(|error| Err(Trouble::create(error.to_string())))
+    }
+
+    /// Everything that has to be there before a container may be started.
+    fn prepare(&self, name: &str, made: &Made, image: &Image) -> Result<(), Trouble> {
+        let create = |error: &dyn std::fmt::Display| Trouble::create(error.to_string());
+        let holder = holder(&self.uid, name);
+        self.site
+            .images
+            .hold(&holder, image)
+            .map_err(|error| create(&error))?;
+        let files = || {
+            let log = self.place.log(name, made.attempt);
+            let last_words = self.place.last_words(name, made.attempt);
+            for path in [&log, &last_words] {
+                if let Some(directory) = path.parent() {
+                    fs::create_dir_all(directory)?;
+                }
+            }
+            // whoever the container runs as may write it
+            File::create(last_words)?.set_permissions(Permissions::from_mode(0o666))?;
+            if let Some(old) = made.attempt.checked_sub(2) {
+                forget(&self.place.log(name, old))?;
+                forget(&self.place.last_words(name, old))?;
+            }
+            record::save_run(&self.place, name, made)
+        };
+        files().map_err(|error: io::Error| create(&error))
+    }
+
+    async fn post_start(
+        &self,
+        pod: &Pod,
+        container: &Container,
+        run: &Run,
+        home: &Home,
+        target: &Target,
+    ) -> Result<(), Trouble> {
+        let lifecycle = container.lifecycle.as_ref();
+        let Some(hook) = lifecycle.and_then(|lifecycle| lifecycle.post_start.as_ref()) else {
+            return Ok(());
+        };
+        let Err(message) = hooks::run(hook, container, target).await else {
+            return Ok(());
+        };
+        let grace = pod
+            .spec
+            .as_ref()
+            .map(super::plan::grace)
+            .unwrap_or_default();
+        self.end_run(&container.name, &run.made, home, grace).await;
+        Err(Trouble::new("PostStartHookError", message))
+    }
+
+    /// Asks a container to end, and makes it when its time is up.
+    pub(crate) async fn stop(
+        &self,
+        container: &Container,
+        made: &Made,
+        home: &Home,
+        target: &Target,
+        grace: Duration,
+    ) {
+        let begun = tokio::time::Instant::now();
+        // a hook that takes all the time leaves none to the container
+        let _ = timeout(grace, pre_stop(container, target)).await;
+        let left = grace.saturating_sub(begun.elapsed());
+        self.end_run(&container.name, made, home, left).await;
+    }
+
+    async fn end_run(&self, name: &str, made: &Made, home: &Home, grace: Duration) {
+        let mut running = self.running.clone();
+        let has_ended = |running: &BTreeMap<String, u32>| running.get(name) != Some(&made.attempt);
+        if !grace.is_zero() && home.shim.kill(name, made.stop_signal).await.is_ok() {
+            let _ = timeout(grace, running.wait_for(has_ended)).await;
+        }
+        if !has_ended(&self.running.borrow()) && home.shim.kill(name, SIGKILL).await.is_ok() {
+            let _ = timeout(AFTER_KILL, running.wait_for(has_ended)).await;
+        }
+    }
+
+    /// Gives a container that runs other limits.
+    pub(crate) async fn resize(
+        &self,
+        container: &Container,
+        made: &Made,
+        home: &Home,
+    ) -> Result<Made, Trouble> {
+        let wanted = wanted(container);
+        let limits = settings::limits(Some(&wanted));
+        let resized = home.shim.resize(&container.name, &limits).await;
+        resized.map_err(|error| Trouble::new("ResizeError", error.to_string()))?;
+        let made = Made {
+            resources: wanted,
+            ..made.clone()
+        };
+        let saved = record::save_run(&self.place, &container.name, &made);
+        saved.map_err(|error| Trouble::new("ResizeError", error.to_string()))?;
+        Ok(made)
+    }
+
+    /// Ends a pod by the time that `by` tells, which may become an earlier one.
+    pub(crate) async fn end(
+        &self,
+        pod: &Pod,
+        alive: BTreeMap<String, Made>,
+        home: &Home,
+        targets: &BTreeMap<String, Target>,
+        mut by: watch::Receiver<Option<Timestamp>>,
+    ) {
+        // a pod that nobody knows any more has none
+        let spec = pod.spec.clone().unwrap_or_default();
+        self.until(&mut by, self.ask_to_end(&spec, &alive, home, targets))
+            .await;
+        let order: Vec<String> = spec.containers.iter().map(|app| app.name.clone()).collect();
+        loop {
+            let left = self.left(*by.borrow_and_update());
+            tokio::select! {
+                // a shim that does not answer is ended by whoever settles the pod
+                _ = timeout(left + AFTER_KILL, home.shim.stop(&order, left)) => break,
+                changed = by.changed() => if changed.is_err() { break },
+            }
+        }
+        self.detach().await;
+    }
+
+    /// The hooks, and where there are sidecars the containers that need them.
+    async fn ask_to_end(
+        &self,
+        spec: &PodSpec,
+        alive: &BTreeMap<String, Made>,
+        home: &Home,
+        targets: &BTreeMap<String, Target>,
+    ) {
+        let inits = spec.init_containers.iter().flatten();
+        let has_sidecars = inits
+            .clone()
+            .any(|init| role_of_init(spec, &init.name) == Role::Sidecar);
+        let asked = spec.containers.iter().filter_map(|app| {
+            let (made, target) = (alive.get(&app.name)?, targets.get(&app.name)?);
+            Some(async move {
+                pre_stop(app, target).await;
+                if has_sidecars && home.shim.kill(&app.name, made.stop_signal).await.is_ok() {
+                    let mut running = self.running.clone();
+                    let has_ended =
+                        |running: &BTreeMap<String, u32>| !running.contains_key(&app.name);
+                    let _ = running.wait_for(has_ended).await;
+                }
+            })
+        });
+        join_all(asked).await;
+    }
+
+    /// Waits for something, but no longer than until the time that `by` tells.
+    async fn until(
+        &self,
+        by: &mut watch::Receiver<Option<Timestamp>>,
+        work: impl Future<Output = ()>,
+    ) {
+        let mut work = std::pin::pin!(work);
+        loop {
+            let left = self.left(*by.borrow_and_update());
+            tokio::select! {
+                () = &mut work => return,
+                () = tokio::time::sleep(left) => return,
+                changed = by.changed() => if changed.is_err() { return },
+            }
+        }
+    }
+
+    fn left(&self, by: Option<Timestamp>) -> Duration {
+        let left = by.map(|by| by.duration_since(self.site.clock.now()));
+        left.and_then(|left| Duration::try_from(left).ok())
+            .unwrap_or_default()
+    }
+
+    /// What cannot be taken off the net now is swept at the next start.
+    pub(crate) async fn detach(&self) {
+        let _ = self.site.ways.detach(&self.uid).await;
+    }
+
+    /// Removes every trace of a pod that has ended.
+    pub(crate) async fn clean(&self, containers: &[String]) {
+        self.site.tenants.remove(&self.uid);
+        self.site.events.forget(&self.uid);
+        self.detach().await;
+        let lodging = self.clone();
+        let containers = containers.to_vec();
+        let cleaned = spawn_blocking(move || {
+            for name in containers {
+                let _ = lodging.site.images.release(&holder(&lodging.uid, &name));
+            }
+            // what runs on must be found again
+            if container::has_shim(&lodging.place.shim()) {
+                return Ok(());
+            }
+            let _ = container::remove_tree(&lodging.site.memory(&lodging.uid));
+            container::remove_tree(lodging.place.path())
+        });
+        // what is left is found and removed at the next start
+        let _ = cleaned.await;
+    }
+}
+
+async fn pre_stop(container: &Container, target: &Target) {
+    let lifecycle = container.lifecycle.as_ref();
+    if let Some(hook) = lifecycle.and_then(|lifecycle| lifecycle.pre_stop.as_ref()) {
+        // whatever comes of it, the container ends
+        let _ = hooks::run(hook, container, target).await;
+    }
+}
+
+/// Who holds an image.
+pub(crate) fn holder(uid: &str, container: &str) -> String {
+    format!("{uid}.{container}")
+}
+
+fn image_id(image: &Image) -> String {
+    match &image.digest {
+        Some(digest) => {
+            let name = image.name.split(['@']).next().unwrap_or_default();
+            let (repository, tag) = name.rsplit_once(':').unwrap_or((name, ""));
+            let repository = if tag.contains('/') { name } else { repository };
+            format!("{repository}@{digest}")
+        }
+        None => image.id.clone(),
+    }
+}
+
+fn start_trouble(error: container::Error) -> Trouble {
+    match error {
+        container::Error::Refused(message) => Trouble::config(message),
+        error => Trouble::new("RunContainerError", error.to_string()),
+    }
+}
+
+fn io_error(path: &Path, error: &io::Error) -> String {
+    format!("{}: {error}", path.display())
+}
+
+/// A file of a run, and what was rotated away from it.
+fn forget(newest: &Path) -> io::Result<()> {
+    let (Some(directory), Some(name)) = (newest.parent(), newest.file_name()) else {
+        return Ok(());
+    };
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        let file = entry.file_name();
+        let bytes = file.as_encoded_bytes();
+        let rest = bytes.strip_prefix(name.as_encoded_bytes());
+        if rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b".")) {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn moment(time: std::time::SystemTime) -> Timestamp {
+    Timestamp::try_from(time).unwrap_or_default()
+}
+
+fn hosts(pod: &Pod, hostname: &str, address: Option<Ipv4Addr>) -> String {
+    let mut text = "127.0.0.1\tlocalhost\n\
+        ::1\tlocalhost ip6-localhost ip6-loopback\n\
+        fe00::0\tip6-localnet\n\
+        fe00::0\tip6-mcastprefix\n\
+        fe00::1\tip6-allnodes\n\
+        fe00::2\tip6-allrouters\n"
+        .to_owned();
+    let spec = pod.spec.as_ref();
+    let subdomain = spec.and_then(|spec| spec.subdomain.as_deref());
+    let namespace = pod.namespace().unwrap_or_default();
+    let full = subdomain
+        .filter(|subdomain| !subdomain.is_empty())
+        .map(|subdomain| format!("{hostname}.{subdomain}.{namespace}.svc.cluster.local\t"));
+    let own = address.unwrap_or(Ipv4Addr::LOCALHOST);
+    text += &format!("{own}\t{}{hostname}\n", full.unwrap_or_default());
+    for alias in spec
+        .iter()
+        .flat_map(|spec| spec.host_aliases.iter().flatten())
+    {
+        let names = alias.hostnames.as_deref().unwrap_or_default().join("\t");
+        text += &format!("{}\t{names}\n", alias.ip);
+    }
+    text
+}

@@ -1,0 +1,112 @@
+//! How runs of containers ended, from what their shim has written down.
+
+use std::{
+    fs::File,
+    io::{Read as _, Seek as _, SeekFrom},
+    path::Path,
+    time::Duration,
+};
+
+use container::ContainerState;
+use k8s_openapi::{api::core::v1::Container, jiff::Timestamp};
+use tokio::{task::spawn_blocking, time::sleep};
+
+use super::{acts::moment, facts::End, place::PodPlace};
+use crate::kubelet::container::KILLED;
+
+/// More than this of a container's last words is not told.
+const LONGEST_MESSAGE: u64 = 4096;
+/// Of a log that has to stand for last words.
+const LONGEST_TAIL: u64 = 2048;
+/// A shim that answers no more is gone in moments.
+const LOOKS: u32 = 200;
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// What is recorded of a pod whose shim ends, once it has, with everything else of it ended.
+pub(crate) async fn settle(shim: &Path) -> Vec<ContainerState> {
+    // the second time one that does not answer is not asked any more
+    for is_killed in [false, true] {
+        if is_killed {
+            container::kill_shim(shim);
+        }
+        for _ in 0..LOOKS {
+            if !container::has_shim(shim) {
+                break;
+            }
+            sleep(PAUSE).await;
+        }
+    }
+    let dir = shim.to_owned();
+    let swept = spawn_blocking(move || match container::sweep(&dir) {
+        Ok(remains) => remains,
+        Err(_) => container::remains(&dir),
+    });
+    swept
+        .await
+        .map(|remains| remains.containers)
+        .unwrap_or_default()
+}
+
+/// How the run ended. One whose end nobody saw is taken for killed.
+pub(crate) fn of(state: &ContainerState, container: Option<&Container>, place: &PodPlace) -> End {
+    let Some(exit) = &state.exit else {
+        return unseen(Timestamp::now());
+    };
+    let reason = match exit.code {
+        _ if exit.oom_killed => "OOMKilled",
+        0 => "Completed",
+        _ => "Error",
+    };
+    let (name, attempt) = (&state.name, state.attempt);
+    let from_logs = container
+        .and_then(|container| container.termination_message_policy.as_deref())
+        .is_some_and(|policy| policy == "FallbackToLogsOnError");
+    let mut message = text(&place.last_words(name, attempt), 0);
+    if message.is_empty() && from_logs && exit.code != 0 {
+        message = without_marks(&tail(&place.log(name, attempt)));
+    }
+    End {
+        code: exit.code,
+        reason,
+        message: (!message.is_empty()).then_some(message),
+        at: moment(exit.finished_at),
+    }
+}
+
+/// The end of a run that is over, and that nobody has seen.
+pub(crate) fn unseen(now: Timestamp) -> End {
+    let message = "The container could not be located when the pod was terminated";
+    End {
+        code: KILLED,
+        reason: "ContainerStatusUnknown",
+        message: Some(message.to_owned()),
+        at: now,
+    }
+}
+
+fn text(path: &Path, from: u64) -> String {
+    let read = || {
+        let mut file = File::open(path)?;
+        file.seek(SeekFrom::Start(from))?;
+        let mut bytes = Vec::new();
+        file.take(LONGEST_MESSAGE).read_to_end(&mut bytes)?;
+        std::io::Result::Ok(bytes)
+    };
+    String::from_utf8_lossy(&read().unwrap_or_default()).into_owned()
+}
+
+fn tail(path: &Path) -> String {
+    let length = path.metadata().map(|file| file.len()).unwrap_or_default();
+    let from = length.saturating_sub(LONGEST_TAIL);
+    let text = text(path, from);
+    match text.split_once('\n') {
+        Some((_, whole)) if from > 0 => whole.to_owned(),
+        _ => text,
+    }
+}
+
+/// Lines of a log without their times, streams and tags.
+fn without_marks(log: &str) -> String {
+    let said = log.lines().filter_map(|line| line.splitn(4, ' ').nth(3));
+    said.fold(String::new(), |all, line| all + line + "\n")
+}

@@ -1,0 +1,125 @@
+//! A pod that an earlier process has started: what is left of it, and what is known of it by its status.
+
+use std::{sync::Arc, time::Duration};
+
+use container::ContainerState;
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
+
+use super::{
+    acts::{Home, moment},
+    end,
+    facts::{Health, Inmate, Made, Run, Shell},
+    place::container_id,
+    record,
+    worker::{Care, container_of},
+};
+use crate::kubelet::resize::wanted;
+
+const SIGTERM: i32 = 15;
+
+impl Care {
+    /// Takes up a pod where it is: its shim lives, or was ended, or never was.
+    pub(super) async fn recover(&mut self, pod: &Pod) {
+        let place = self.lodging.place.clone();
+        if !place.shim().is_dir() {
+            return;
+        }
+        let found = container::Pod::connect(&place.shim()).await;
+        let Ok(shim) = found else {
+            return self.bury(pod).await;
+        };
+        let shim = Arc::new(shim);
+        let record = record::shell(&place);
+        let address = match self.lodging.site.ways.known(pod).await {
+            Some(address) => Ok(Some(address)),
+            None => {
+                let namespace = shim.network_namespace();
+                self.lodging.site.ways.attach(pod, &namespace).await
+            }
+        };
+        // whoever made it did not come to an end with it
+        let Some(address) = address.ok().filter(|_| record.is_whole) else {
+            let _ = shim.stop(&[], Duration::ZERO).await;
+            return self.bury(pod).await;
+        };
+        // listened to before the containers are asked for, so that nothing is missed
+        self.move_in(Home {
+            shim: Arc::clone(&shim),
+            address,
+            number: record.number,
+        });
+        for state in shim.containers().await.unwrap_or_default() {
+            self.remember(&state, pod);
+            if state.exit.is_none() {
+                self.runs(&state);
+                self.watch(&state.name, pod);
+            }
+        }
+    }
+
+    /// Nothing lives there any more.
+    async fn bury(&mut self, pod: &Pod) {
+        for state in end::settle(&self.lodging.place.shim()).await {
+            self.remember(&state, pod);
+        }
+        self.lodging.detach().await;
+        self.vacate(Shell::Absent);
+    }
+
+    fn remember(&mut self, state: &ContainerState, pod: &Pod) {
+        let told = status_of(pod, &state.name);
+        let is_alive = state.exit.is_none() && self.home.is_some();
+        let container = container_of(pod, &state.name);
+        let run = Run {
+            made: self.made(state, pod),
+            started_at: moment(state.started_at),
+            end: (!is_alive).then(|| end::of(state, container.as_ref(), &self.lodging.place)),
+        };
+        let id = container_id(&self.lodging.uid, &state.name, state.attempt);
+        let is_told = told.is_some_and(|told| told.container_id.as_ref() == Some(&id));
+        let health = told.filter(|_| is_told && is_alive).map(|told| Health {
+            started: told.started == Some(true),
+            ready: told.ready,
+            lost: None,
+        });
+        let before = told.and_then(|told| {
+            let state = if is_told {
+                &told.last_state
+            } else {
+                &told.state
+            };
+            state.as_ref()?.terminated.clone()
+        });
+        // of several runs the last one comes last
+        let inmate = Inmate {
+            run: Some(run),
+            before,
+            health: health.unwrap_or_default(),
+            ..Inmate::default()
+        };
+        self.facts.containers.insert(state.name.clone(), inmate);
+    }
+
+    fn made(&self, state: &ContainerState, pod: &Pod) -> Made {
+        let recorded = record::run(&self.lodging.place, &state.name, state.attempt);
+        recorded.unwrap_or_else(|| {
+            let container = container_of(pod, &state.name).unwrap_or_default();
+            let told = status_of(pod, &state.name);
+            Made {
+                attempt: state.attempt,
+                shell: record::shell(&self.lodging.place).number,
+                image: container.image.clone().unwrap_or_default(),
+                image_id: told.map(|told| told.image_id.clone()).unwrap_or_default(),
+                resources: wanted(&container),
+                stop_signal: SIGTERM,
+            }
+        })
+    }
+}
+
+fn status_of<'a>(pod: &'a Pod, name: &str) -> Option<&'a ContainerStatus> {
+    let status = pod.status.as_ref()?;
+    let inits = status.init_container_statuses.iter().flatten();
+    let mut all = inits.chain(status.container_statuses.iter().flatten());
+    all.find(|status| status.name == name)
+}
