@@ -103,7 +103,7 @@ fn introduction(running: &Running, objects: &str) -> String {
 }
 
 /// Nobody has to listen: a server whose output is closed goes on.
-fn say(text: &str) -> Result<()> {
+pub(crate) fn say(text: &str) -> Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
@@ -114,7 +114,7 @@ fn say(text: &str) -> Result<()> {
 }
 
 /// What went wrong, and what to do about it.
-fn with_remedy(error: StartError) -> Error {
+pub(crate) fn with_remedy(error: StartError) -> Error {
     match &error {
         StartError::InUse { .. } => {
             anyhow!("{error}: stop it, or choose another directory with --data-dir")

@@ -6,7 +6,11 @@ use anyhow::Result;
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
-use crate::{api, controller, crds, image, rollout};
+use crate::{
+    api, controller, crds, down, image,
+    objects::{apply, delete, exec, get, logs},
+    rollout, up,
+};
 
 /// Warm pools of isolated sandboxes for AI agents, and their upgrades.
 #[derive(Parser)]
@@ -19,10 +23,17 @@ pub(crate) struct Args {
 #[derive(Subcommand)]
 enum Command {
     Api(api::Args),
+    Apply(apply::Args),
     Controller(Box<controller::Args>),
     Crds(crds::Args),
+    Delete(delete::Args),
+    Down(down::Args),
+    Exec(exec::Args),
+    Get(get::Args),
     Image(image::Args),
+    Logs(logs::Args),
     Rollout(rollout::Args),
+    Up(up::Args),
     /// Print the completion script of a shell
     ///
     /// For bash: `source <(sandbar completion bash)`.
@@ -50,17 +61,26 @@ impl Args {
         })
     }
 
-    pub(crate) fn run(self) -> Result<()> {
-        match self.command {
+    pub(crate) fn run(self) -> Result<ExitCode> {
+        let done = match self.command {
+            // these may end otherwise and have said why
+            Command::Apply(args) => return args.run(),
+            Command::Delete(args) => return args.run(),
+            Command::Exec(args) => return args.run(),
+            Command::Get(args) => return args.run(),
+            Command::Logs(args) => return args.run(),
             Command::Api(args) => args.run(),
             Command::Controller(args) => args.run(),
             Command::Crds(args) => args.run(),
+            Command::Down(args) => args.run(),
             Command::Image(args) => args.run(),
             Command::Rollout(args) => args.run(),
+            Command::Up(args) => args.run(),
             Command::Completion { shell } => {
                 clap_complete::generate(shell, &mut Self::command(), "sandbar", &mut io::stdout());
                 Ok(())
             }
-        }
+        };
+        done.map(|()| ExitCode::SUCCESS)
     }
 }

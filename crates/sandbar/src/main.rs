@@ -1,29 +1,40 @@
 //! The one binary.
 
-use std::process::ExitCode;
+use std::{ffi::OsStr, process::ExitCode};
 
 use mimalloc::MiMalloc;
 
 mod api;
 mod cli;
+mod cluster;
 mod controller;
 mod crds;
+mod down;
 mod image;
+mod objects;
 mod rollout;
 mod signals;
 mod table;
+mod up;
 
 /// Requests make and drop trees of small pieces; see docs/benchmarks.md for what it saves.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
+    // before any thread is there: both are processes that must have one only
+    let mut words = std::env::args_os().skip(1);
+    match words.next().as_deref().and_then(OsStr::to_str) {
+        Some(up::HELPER) => return container::helper::run(),
+        Some(up::INSIDE) => return local::node::inside::run(&words.collect::<Vec<_>>()),
+        _ => {}
+    }
     let args = match cli::Args::from_command_line() {
         Ok(args) => args,
         Err(code) => return code,
     };
     match args.run() {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             eprintln!("sandbar: {error:#}");
             ExitCode::FAILURE

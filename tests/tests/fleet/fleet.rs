@@ -1,89 +1,40 @@
-//! A namespace of the shared cluster with controllers of its own.
+//! A namespace with controllers and real containers, and what scenarios do in it. `crate::ground` says on what they run.
 
 use std::{
     fmt::Debug,
-    path::PathBuf,
     time::{Duration, Instant},
 };
 
-use api::{
-    crds::{Conversion, Family, Versions, render},
-    sigs::v1beta1::{Sandbox, SandboxClaim, SandboxTemplate, SandboxWarmPool},
-};
-use controller::{clock::Clock, sigs};
-use k8s_openapi::{
-    NamespaceResourceScope, api::core::v1::Pod,
-    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
-};
+use api::sigs::v1beta1::{Sandbox, SandboxClaim, SandboxTemplate, SandboxWarmPool};
+use k8s_openapi::{NamespaceResourceScope, api::core::v1::Pod};
 use kube::{
-    Api, Client, Resource, ResourceExt as _,
+    Api, Resource, ResourceExt as _,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
-use testbed::{Namespace, Testbed};
-use tokio::task::JoinHandle;
+
+use crate::ground::Ground;
 
 /// Not a bound on anything that is tested: only how long a broken test takes to fail.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// What controls a namespace with real containers, on whatever ground.
 pub(crate) struct Fleet {
-    bed: Testbed,
-    pub(crate) namespace: Namespace,
-    /// The controllers' own.
-    client: Client,
-    controllers: JoinHandle<()>,
-}
-
-impl Drop for Fleet {
-    fn drop(&mut self) {
-        self.controllers.abort();
-    }
+    pub(crate) ground: Ground,
 }
 
 impl Fleet {
     pub(crate) async fn new(name: &str) -> Self {
-        Self::run_by(name, async |bed, _| bed.client()).await
-    }
-
-    /// Controllers that have no other rights than those of the client that `client` makes for the namespace.
-    pub(crate) async fn run_by(
-        name: &str,
-        client: impl AsyncFnOnce(&Testbed, &Namespace) -> Client,
-    ) -> Self {
-        let bed = Testbed::shared().await.unwrap();
-        install(&bed).await;
-        let namespace = bed.namespace(name).await.unwrap();
-        let client = client(&bed, &namespace).await;
-        let controllers = start(&namespace, client.clone());
-        Self {
-            bed,
-            namespace,
-            client,
-            controllers,
-        }
-    }
-
-    /// Other controllers, which know nothing of what these did, take over.
-    pub(crate) fn restart(&mut self) {
-        self.controllers.abort();
-        self.controllers = start(&self.namespace, self.client.clone());
-    }
-
-    pub(crate) fn kubeconfig(&self) -> PathBuf {
-        self.bed.kubeconfig()
-    }
-
-    /// With all rights.
-    pub(crate) fn admin(&self) -> Client {
-        self.bed.client()
+        let ground = Ground::open(name).await;
+        Self { ground }
     }
 
     pub(crate) fn api<K>(&self) -> Api<K>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
     {
-        Api::namespaced(self.bed.client(), self.namespace.name())
+        Api::namespaced(self.ground.client(), self.ground.namespace())
     }
 
     pub(crate) async fn create<K>(&self, object: Value) -> K
@@ -208,43 +159,6 @@ impl Fleet {
     pub(crate) async fn set_image(&self, template: &str, image: &str) {
         let patch = json!({"spec": {"podTemplate": {"spec": {"containers": [container(image)]}}}});
         self.patch::<SandboxTemplate>(template, patch).await;
-    }
-}
-
-fn start(namespace: &Namespace, client: Client) -> JoinHandle<()> {
-    let options = sigs::Options {
-        namespace: Some(namespace.name().to_owned()),
-        ..sigs::Options::default()
-    };
-    tokio::spawn(sigs::run(client, Clock::system(), options))
-}
-
-/// Tests of several processes come here at once.
-pub(crate) async fn define(client: Client, crd: &CustomResourceDefinition) {
-    let crds: Api<CustomResourceDefinition> = Api::all(client);
-    match crds.create(&PostParams::default(), crd).await {
-        Err(kube::Error::Api(status)) if status.reason == "AlreadyExists" => {}
-        other => drop(other.unwrap()),
-    }
-}
-
-async fn install(bed: &Testbed) {
-    for crd in render(&[Family::Sigs], Versions::V1beta1, Conversion::None).unwrap() {
-        define(bed.client(), &crd).await;
-    }
-    let (sandboxes, pools): (Api<Sandbox>, Api<SandboxWarmPool>) =
-        (Api::all(bed.client()), Api::all(bed.client()));
-    let claims: Api<SandboxClaim> = Api::all(bed.client());
-    let templates: Api<SandboxTemplate> = Api::all(bed.client());
-    let give_up = Instant::now() + PATIENCE;
-    let params = ListParams::default();
-    while sandboxes.list(&params).await.is_err()
-        || pools.list(&params).await.is_err()
-        || claims.list(&params).await.is_err()
-        || templates.list(&params).await.is_err()
-    {
-        assert!(Instant::now() < give_up, "the kinds are never served");
-        tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }
 

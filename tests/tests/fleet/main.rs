@@ -4,6 +4,7 @@
 
 mod claims;
 mod fleet;
+mod ground;
 mod pools;
 mod sandboxes;
 mod sdk;

@@ -9,7 +9,8 @@ use std::{
 use api::sigs::v1beta1::{SandboxTemplate, SandboxWarmPool};
 use serde_json::{Value, json};
 
-use crate::fleet::{Fleet, define, pool, template};
+use crate::fleet::{Fleet, pool, template};
+use crate::ground::define;
 
 const HERE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fleet");
 
@@ -58,7 +59,7 @@ async fn define_snapshots(fleet: &Fleet) {
                 "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}],
             },
         });
-        define(fleet.admin(), &serde_json::from_value(crd).unwrap()).await;
+        define(fleet.ground.client(), &serde_json::from_value(crd).unwrap()).await;
     }
 }
 
@@ -96,8 +97,8 @@ async fn serve(name: &str, version: &'static str) {
     let mut script = Command::new(python);
     script
         .arg(format!("{HERE}/sdk.py"))
-        .args([version, fleet.namespace.name()])
-        .env("KUBECONFIG", fleet.kubeconfig());
+        .args([version, fleet.ground.namespace()])
+        .env("KUBECONFIG", fleet.ground.kubeconfig());
     // the cluster is next door, wherever the packages came from
     for proxy in ["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"] {
         script.env_remove(proxy);

@@ -28,6 +28,7 @@ use serde_json::{Value, json};
 use testbed::{Namespace, Testbed};
 
 use crate::fleet::{Fleet, pod_spec, pool};
+use crate::ground::Ground;
 
 const ACCOUNT: &str = "agent-sandbox-controller";
 const QUIET: Duration = Duration::from_secs(20);
@@ -185,7 +186,8 @@ async fn the_rights_of_the_reference_suffice_for_all_but_history_and_resizes() {
     let client = async |bed: &Testbed, namespace: &Namespace| {
         forbidden.listen(with_its_rights(bed, namespace).await)
     };
-    let mut fleet = Fleet::run_by("takeover", client).await;
+    let ground = Ground::run_by("takeover", client).await;
+    let mut fleet = Fleet { ground };
     let mut template = sized("busybox:v1", "10m");
     template["metadata"] = json!({"name": "one"});
     fleet.create::<SandboxTemplate>(template).await;
@@ -249,7 +251,7 @@ async fn the_rights_of_the_reference_suffice_for_all_but_history_and_resizes() {
     assert_eq!(forbidden.all().len(), 5, "{:#?}", forbidden.all());
 
     // whoever comes next asks once and says the same
-    fleet.restart();
+    fleet.ground.restart();
     fleet.claim("next", json!({})).await;
     let asked = async || (forbidden.about("/controllerrevisions") > 3).then_some(());
     fleet.until("the next one has asked", asked).await;

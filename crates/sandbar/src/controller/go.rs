@@ -12,7 +12,7 @@ pub(super) fn boolean(text: &str) -> Result<bool, String> {
 }
 
 /// Numbers with units, one after the other: `1m30s`.
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let remedy = || "use a time such as 500ms, 30s, 5m or 1h30m".to_owned();
     if text == "0" {
         return Ok(Duration::ZERO);

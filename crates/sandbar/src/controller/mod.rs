@@ -7,7 +7,7 @@ mod export;
 #[path = "no_export.rs"]
 mod export;
 mod flags;
-mod go;
+pub(crate) mod go;
 mod http;
 mod readiness;
 

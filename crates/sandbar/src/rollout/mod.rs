@@ -3,7 +3,7 @@
 mod history;
 mod status;
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use anyhow::{Context as _, Result, bail};
 use api::sigs::{
@@ -12,11 +12,12 @@ use api::sigs::{
 };
 use clap::Subcommand;
 use kube::{
-    Api, Client, Config,
+    Api, Client,
     api::{Patch, PatchParams},
-    config::{KubeConfigOptions, Kubeconfig},
 };
 use serde_json::json;
+
+use crate::cluster;
 
 /// Follow and steer the rollout of a warm pool
 ///
@@ -84,7 +85,7 @@ struct Target {
     namespace: Option<String>,
     /// Path of the kubeconfig; KUBECONFIG, ~/.kube/config or the pod's own account if left out
     #[arg(long, value_name = "FILE")]
-    kubeconfig: Option<String>,
+    kubeconfig: Option<PathBuf>,
     /// Context of the kubeconfig
     #[arg(long)]
     context: Option<String>,
@@ -99,21 +100,8 @@ struct Place {
 
 impl Target {
     async fn open(&self) -> Result<Place> {
-        let options = KubeConfigOptions {
-            context: self.context.clone(),
-            ..KubeConfigOptions::default()
-        };
-        let config = match &self.kubeconfig {
-            Some(path) => {
-                let read = Kubeconfig::read_from(path);
-                let kubeconfig = read.with_context(|| format!("cannot read {path}"))?;
-                Config::from_custom_kubeconfig(kubeconfig, &options).await?
-            }
-            None if self.context.is_some() => Config::from_kubeconfig(&options).await?,
-            None => Config::infer()
-                .await
-                .context("no cluster to talk to: set KUBECONFIG or give --kubeconfig")?,
-        };
+        let (kubeconfig, context) = (self.kubeconfig.as_deref(), self.context.as_deref());
+        let config = cluster::config(kubeconfig, context).await?;
         let namespace = self.namespace.clone();
         let namespace = namespace.unwrap_or_else(|| config.default_namespace.clone());
         Ok(Place {

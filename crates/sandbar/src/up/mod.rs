@@ -1,0 +1,207 @@
+//! `sandbar up`: API, node, controllers and a warm pool in one process.
+
+mod definitions;
+mod pool;
+
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    path::{Path, PathBuf},
+    process::Command,
+    time::Instant,
+};
+
+use anyhow::{Context, Result, anyhow};
+use controller::sigs;
+use local::{
+    Cluster,
+    image::Images,
+    network::{self, Network, NetworkError},
+    node::{self, Node, inside::Inside},
+    serve::{self, Home, Limits, Running},
+    store::Location,
+};
+use tokio::{runtime::Runtime, task::JoinHandle};
+
+use crate::{
+    api::{default_directory, say, with_remedy},
+    signals::asked_to_stop,
+};
+
+/// How this program is asked to be the process that forks.
+pub(crate) const HELPER: &str = "container-helper";
+/// How this program is asked to reach into a pod.
+pub(crate) const INSIDE: &str = "inside-a-pod";
+
+/// Run everything on this machine: a Kubernetes API, a node, the controllers and a warm pool
+///
+/// Nothing else has to be installed. Sandboxes are Linux containers on this machine; as root they have addresses of their own and
+/// NetworkPolicies are enforced, as an ordinary user they have no network but their loopback.
+///
+/// Ctrl-C or SIGTERM stops the sandboxes, each in its own time, and then the rest; a second one stops at once and leaves the
+/// sandboxes running. Objects and volumes stay, and the next `sandbar up` goes on with them. `sandbar down` removes every trace.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Where everything is kept; two directories are two independent instances [default: ~/.sandbar]
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+    /// The port of the Kubernetes API; 0 is any free one
+    #[arg(long, value_name = "PORT", default_value_t = 7443)]
+    port: u16,
+    /// The address of the Kubernetes API; 0.0.0.0 or :: is every address of this machine
+    #[arg(long, value_name = "ADDRESS", default_value_t = Ipv4Addr::LOCALHOST.into())]
+    listen: IpAddr,
+    /// Another name or address that clients may use for this machine; can be repeated
+    #[arg(long, value_name = "NAME")]
+    tls_san: Vec<String>,
+    /// How many sandboxes the warm pool `base` begins with; the pool is made at the first start only, and not at all with 0
+    #[arg(long, value_name = "COUNT", default_value_t = 2)]
+    pool: u32,
+    /// Leave the sandboxes running when this stops; the next `sandbar up` takes them up
+    #[arg(long)]
+    keep_running: bool,
+    /// A directory of this machine that sandboxes may have as a hostPath volume; can be repeated
+    #[arg(long, value_name = "DIR")]
+    allow_host_path: Vec<PathBuf>,
+}
+
+impl Args {
+    pub(crate) fn run(self) -> Result<()> {
+        let runtime = Runtime::new().context("starting threads")?;
+        runtime.block_on(self.up())
+    }
+
+    async fn up(self) -> Result<()> {
+        let begun = Instant::now();
+        let asked = asked_to_stop().context("waiting for signals")?;
+        let directory = match &self.data_dir {
+            Some(directory) => directory.clone(),
+            None => default_directory()?,
+        };
+        let home = Home::open(directory).map_err(with_remedy)?;
+        let directory = home.path().to_owned();
+        let cluster = Cluster::open(local::Options::at(Location::Directory(home.store()))).await?;
+        definitions::install(&cluster.client()).await?;
+        let (node, ways) = self.start_node(&cluster, &directory).await?;
+        cluster.set_streams(node::NAME, node.streams());
+        let controllers = control(&cluster);
+        let stock = pool::make(&cluster.client(), &directory, self.pool).await?;
+        let options = serve::Options {
+            listen: SocketAddr::new(self.listen, self.port),
+            names: self.tls_san.clone(),
+            limits: Limits::default(),
+        };
+        let served = serve::start(home, cluster.service(), options).await;
+        let running = match served {
+            Ok(running) => running,
+            Err(error) => {
+                node.leave().await;
+                return Err(with_remedy(error));
+            }
+        };
+        say(&introduction(&running, &directory, &ways, &stock, begun))?;
+        let _ = asked.await;
+        self.end(node, controllers, running, cluster).await
+    }
+
+    async fn start_node(&self, cluster: &Cluster, directory: &Path) -> Result<(Node, String)> {
+        let place = node_directory(directory);
+        let images = Images::open(&directory.join("images"))?;
+        let network = open_network(&place).await?;
+        let ways = match (network.range(), rustix::process::geteuid().is_root()) {
+            (Some(range), _) => format!("addresses from {range}, policies enforced"),
+            (None, true) => "no network: this process may not manage links and rules".to_owned(),
+            (None, false) => "no network: you are not root".to_owned(),
+        };
+        let inside = match rustix::process::geteuid().is_root() {
+            true => Inside::directly(),
+            false => Inside::through(Path::new(OWN), [INSIDE]),
+        };
+        let options = node::Options {
+            directory: place,
+            images,
+            network,
+            helper: Box::new(|| {
+                let mut command = Command::new(OWN);
+                command.arg(HELPER);
+                command
+            }),
+            inside,
+            host_paths: self.allow_host_path.clone(),
+        };
+        let node = Node::start(cluster.client(), options).await?;
+        Ok((node, ways))
+    }
+
+    async fn end(
+        self,
+        node: Node,
+        controllers: JoinHandle<()>,
+        running: Running,
+        cluster: Cluster,
+    ) -> Result<()> {
+        controllers.abort();
+        let rested = if self.keep_running {
+            say("stopping; the sandboxes go on\n")?;
+            node.leave().await;
+            Ok(())
+        } else {
+            say("stopping the sandboxes; once more to stop at once\n")?;
+            node.rest().await.map(drop)
+        };
+        running.stop().await;
+        cluster.close().await;
+        rested.context("removing the network of the node")
+    }
+}
+
+/// This very program, even if its file has been replaced.
+const OWN: &str = "/proc/self/exe";
+
+/// Where the node keeps its pods, volumes and network.
+pub(crate) fn node_directory(data: &Path) -> PathBuf {
+    data.join("node")
+}
+
+async fn open_network(place: &Path) -> Result<Network> {
+    if !network::is_permitted() {
+        return Ok(Network::none());
+    }
+    make_directory(place)?;
+    match Network::open(network::Settings::new(place)).await {
+        Err(NetworkError::NotPermitted) => Ok(Network::none()),
+        opened => opened.map_err(|error| anyhow!("making the network of the node: {error}")),
+    }
+}
+
+fn make_directory(path: &Path) -> Result<()> {
+    let made = std::fs::create_dir_all(path);
+    made.with_context(|| format!("making {}", path.display()))
+}
+
+/// All controllers, until they are told to stop.
+fn control(cluster: &Cluster) -> JoinHandle<()> {
+    let (client, clock) = (cluster.client(), controller::clock::Clock::system());
+    tokio::spawn(sigs::run(client, clock, sigs::Options::default()))
+}
+
+fn introduction(
+    running: &Running,
+    directory: &Path,
+    ways: &str,
+    stock: &str,
+    begun: Instant,
+) -> String {
+    format!(
+        "Kubernetes API: {}\n\
+         kubeconfig:     {}\n\
+         data:           {}\n\
+         node:           {}, {ways}\n\
+         warm pool:      {stock}\n\
+         ready after {} ms; try `sandbar get sandboxes -A`, `sandbar exec -it sandbox/NAME -- sh`\n",
+        running.url(),
+        running.kubeconfig().display(),
+        directory.display(),
+        node::NAME,
+        begun.elapsed().as_millis(),
+    )
+}

@@ -1,0 +1,255 @@
+//! What pods are given: variables, files, volumes, users.
+
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Secret};
+use kube::api::{DeleteParams, Patch, PatchParams};
+use serde_json::json;
+
+use crate::instance::{Instance, eventually, sh};
+
+#[tokio::test]
+async fn variables_come_from_everywhere() {
+    let up = Instance::start().await;
+    up.create::<Secret>(json!({"metadata": {"name": "s"}, "stringData": {"word": "hush"}}))
+        .await;
+    up.create::<ConfigMap>(json!({"metadata": {"name": "c"}, "data": {"COLOUR": "blue"}}))
+        .await;
+    let mut one = sh(
+        "main",
+        "echo $WORD $COLOUR $NAME $ADDRESS $CORES $BOTH; exec sleep 1000",
+    );
+    one["resources"] = json!({"limits": {"cpu": "2"}});
+    one["envFrom"] = json!([{"configMapRef": {"name": "c"}}]);
+    one["env"] = json!([
+        {"name": "WORD", "valueFrom": {"secretKeyRef": {"name": "s", "key": "word"}}},
+        {"name": "NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+        {"name": "ADDRESS", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+        {"name": "CORES", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu"}}},
+        {"name": "BOTH", "value": "$(WORD)-$(COLOUR)"},
+    ]);
+    up.pod("named", json!({"containers": [one]})).await;
+    let pod = up.ready("named").await;
+    let address = pod.status.unwrap().pod_ip.unwrap();
+    let said = up.says("named", "hush").await;
+    assert_eq!(said, format!("hush blue named {address} 2 hush-blue\n"));
+}
+
+#[tokio::test]
+async fn a_pod_waits_for_what_it_lacks_and_says_so() {
+    let up = Instance::start().await;
+    let mut one = sh("main", "cat /late/word; exec sleep 1000");
+    one["volumeMounts"] = json!([{"name": "late", "mountPath": "/late"}]);
+    let volumes = json!([{"name": "late", "secret": {"secretName": "late"}}]);
+    up.pod("patient", json!({"volumes": volumes, "containers": [one]}))
+        .await;
+    let says = |pod: &k8s_openapi::api::core::v1::Pod| {
+        serde_json::to_string(&pod.status)
+            .unwrap()
+            .contains("secret \\\"late\\\" not found")
+    };
+    up.until("patient", "said what it lacks", says).await;
+    up.create::<Secret>(json!({"metadata": {"name": "late"}, "stringData": {"word": "come\n"}}))
+        .await;
+    up.ready("patient").await;
+    assert_eq!(up.says("patient", "come").await, "come\n");
+}
+
+#[tokio::test]
+async fn volumes_are_shared_in_a_pod_and_files_of_secrets_are_read_only() {
+    let up = Instance::start().await;
+    up.create::<Secret>(json!({"metadata": {"name": "s"}, "stringData": {"word": "hush"}}))
+        .await;
+    let mounts = json!([
+        {"name": "disk", "mountPath": "/disk"},
+        {"name": "memory", "mountPath": "/memory"},
+        {"name": "secret", "mountPath": "/secret"},
+        {"name": "about", "mountPath": "/about"},
+    ]);
+    let with = |mut one: serde_json::Value| {
+        one["volumeMounts"] = mounts.clone();
+        one
+    };
+    let volumes = json!([
+        {"name": "disk", "emptyDir": {}},
+        {"name": "memory", "emptyDir": {"medium": "Memory"}},
+        {"name": "secret", "secret": {"secretName": "s", "defaultMode": 0o444}},
+        {"name": "about", "downwardAPI": {"items": [{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}]}},
+    ]);
+    let write = "echo on disk > /disk/f; echo in memory > /memory/f; exec sleep 1000";
+    up.pod(
+        "shares",
+        json!({"volumes": volumes, "containers": [
+        with(sh("writer", write)), with(sh("reader", "exec sleep 1000"))]}),
+    )
+    .await;
+    up.ready("shares").await;
+    let script = "until [ -e /memory/f ]; do sleep 0.05; done; cat /disk/f /memory/f /secret/word /about/labels; \
+        echo; touch /secret/mine 2>/dev/null || echo refused; stat -Lc %a /secret/word";
+    let (out, code) = up.exec("shares", &["sh", "-c", script]);
+    assert_eq!(code, 0, "{out}");
+    let expected = "on disk\nin memory\nhushname=\"shares\"\nrefused\n444\n";
+    assert!(out.starts_with(expected), "{out}");
+}
+
+#[tokio::test]
+async fn a_claim_keeps_its_files_from_pod_to_pod_and_its_directory_goes_with_it() {
+    let up = Instance::start().await;
+    let claim = json!({"metadata": {"name": "kept"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});
+    up.create::<PersistentVolumeClaim>(claim).await;
+    let volumes = json!([{"name": "kept", "persistentVolumeClaim": {"claimName": "kept"}}]);
+    for (name, script) in [("writes", "echo kept > /kept/f"), ("reads", "cat /kept/f")] {
+        let mut one = sh("main", script);
+        one["volumeMounts"] = json!([{"name": "kept", "mountPath": "/kept"}]);
+        up.pod(
+            name,
+            json!({"restartPolicy": "Never", "volumes": volumes, "containers": [one]}),
+        )
+        .await;
+        up.phase(name, "Succeeded").await;
+    }
+    assert_eq!(up.logs("reads").await, "kept\n");
+    let claims = up.api::<PersistentVolumeClaim>();
+    assert_eq!(
+        claims
+            .get("kept")
+            .await
+            .unwrap()
+            .status
+            .unwrap()
+            .phase
+            .as_deref(),
+        Some("Bound")
+    );
+    up.delete("writes").await;
+    up.delete("reads").await;
+    claims
+        .delete("kept", &DeleteParams::default())
+        .await
+        .unwrap();
+    let volumes = up.data().join("node/volumes");
+    eventually("the directory is gone", async || {
+        volumes.read_dir().unwrap().count() == 0
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn users_and_groups_are_those_of_the_spec() {
+    let up = Instance::start().await;
+    let mut one = sh(
+        "main",
+        "id -u; id -g; id -G; touch /disk/f && stat -c %g /disk/f; exec sleep 1000",
+    );
+    one["volumeMounts"] = json!([{"name": "disk", "mountPath": "/disk"}]);
+    up.pod("somebody", json!({
+        "securityContext": {"runAsUser": 1234, "runAsGroup": 2345, "fsGroup": 3456, "runAsNonRoot": true},
+        "volumes": [{"name": "disk", "emptyDir": {}}],
+        "containers": [one],
+    })).await;
+    up.ready("somebody").await;
+    assert_eq!(
+        up.says("somebody", "3456\n3456").await,
+        "1234\n2345\n2345 3456\n3456\n"
+    );
+}
+
+#[tokio::test]
+async fn nothing_of_the_machine_is_given_away() {
+    let up = Instance::start().await;
+    let main = || sh("main", "exec sleep 1000");
+    let mut privileged = main();
+    privileged["securityContext"] = json!({"privileged": true});
+    let mut mounts = main();
+    mounts["volumeMounts"] = json!([{"name": "etc", "mountPath": "/host"}]);
+    let host = json!([{"name": "etc", "hostPath": {"path": "/etc"}}]);
+    for (name, spec, word) in [
+        (
+            "privileged",
+            json!({"containers": [privileged]}),
+            "privileged",
+        ),
+        (
+            "host-path",
+            json!({"volumes": host, "containers": [mounts]}),
+            "--allow-host-path",
+        ),
+        (
+            "host-pid",
+            json!({"hostPID": true, "containers": [main()]}),
+            "hostPID",
+        ),
+        (
+            "host-net",
+            json!({"hostNetwork": true, "containers": [main()]}),
+            "hostNetwork",
+        ),
+    ] {
+        up.pod(name, spec).await;
+        let says = |pod: &k8s_openapi::api::core::v1::Pod| {
+            serde_json::to_string(&pod.status).unwrap().contains(word)
+        };
+        let pod = up.until(name, "was refused", says).await;
+        assert_eq!(
+            pod.status.unwrap().phase.as_deref(),
+            Some("Pending"),
+            "{name}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn the_api_is_out_of_reach_and_its_tokens_are_nowhere() {
+    let up = Instance::start().await;
+    up.run("inside", "exec sleep 1000").await;
+    up.ready("inside").await;
+    let tokens = up.data().join("tokens");
+    let token = std::fs::read_dir(tokens)
+        .unwrap()
+        .flatten()
+        .next()
+        .unwrap()
+        .path();
+    let token = std::fs::read_to_string(token).unwrap();
+    let script = format!(
+        "grep -rqsF '{}' /var /run /etc /root /home /tmp /proc/self/environ && echo found; cat /var/run/secrets/kubernetes.io/serviceaccount/token",
+        token.trim()
+    );
+    let (out, _) = up.exec("inside", &["sh", "-c", &script]);
+    assert!(
+        !out.contains("found") && !out.contains(token.trim()),
+        "{out}"
+    );
+}
+
+#[tokio::test]
+async fn a_policy_is_enforced_between_pods() {
+    let up = Instance::start().await;
+    let serve = "exec python3 -m http.server 8000";
+    up.run("server", serve).await;
+    up.run("client", "exec sleep 1000").await;
+    let server = up.ready("server").await;
+    up.ready("client").await;
+    let address = server.status.unwrap().pod_ip.unwrap();
+    let fetch = format!(
+        "import urllib.request as r; print(r.urlopen('http://{address}:8000/', timeout=1).status)"
+    );
+    let ask = || {
+        up.exec("client", &["python3", "-c", &fetch])
+            .0
+            .contains("200")
+    };
+    assert!(!ask(), "pods are apart unless a policy says otherwise");
+    let policy = json!({"metadata": {"name": "let-in"}, "spec": {
+        "podSelector": {"matchLabels": {"name": "server"}}, "policyTypes": ["Ingress"],
+        "ingress": [{"from": [{"podSelector": {"matchLabels": {"name": "client"}}}]}]}});
+    up.create::<k8s_openapi::api::networking::v1::NetworkPolicy>(policy)
+        .await;
+    eventually("the client is let in", async || ask()).await;
+    let patch = Patch::Merge(json!({"spec": {"ingress": []}}));
+    let policies = up.api::<k8s_openapi::api::networking::v1::NetworkPolicy>();
+    policies
+        .patch("let-in", &PatchParams::default(), &patch)
+        .await
+        .unwrap();
+    eventually("the client is kept out", async || !ask()).await;
+}

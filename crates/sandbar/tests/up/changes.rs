@@ -1,0 +1,86 @@
+//! Changes to pods that run.
+
+use serde_json::json;
+
+use crate::instance::{Instance, container, eventually, ip, sh};
+
+#[tokio::test]
+async fn another_image_restarts_the_container_in_the_same_place() {
+    let up = Instance::start().await;
+    up.import("local.test/app:1", "one");
+    up.import("local.test/app:2", "two");
+    let one =
+        json!({"name": "main", "image": "local.test/app:1", "imagePullPolicy": "IfNotPresent"});
+    up.pod(
+        "app",
+        json!({"containers": [one, sh("other", "exec sleep 1000")]}),
+    )
+    .await;
+    let before = up.ready("app").await;
+    up.patch(
+        "app",
+        None,
+        json!({"spec": {"containers": [{"name": "main", "image": "local.test/app:2"}]}}),
+    )
+    .await;
+    let changed = |pod: &k8s_openapi::api::core::v1::Pod| {
+        let main = container(pod, "main");
+        main.restart_count == 1 && main.ready && main.image == "local.test/app:2"
+    };
+    let after = up.until("app", "ran the other image", changed).await;
+    assert_eq!(ip(&before), ip(&after));
+    assert_ne!(
+        container(&before, "main").image_id,
+        container(&after, "main").image_id
+    );
+    assert_eq!(container(&after, "other").restart_count, 0);
+    assert_eq!(
+        after.status.as_ref().unwrap().observed_generation,
+        after.metadata.generation
+    );
+    let options = |previous| kube::api::LogParams {
+        container: Some("main".to_owned()),
+        previous,
+        ..Default::default()
+    };
+    eventually("both runs have logs", async || {
+        let now = up.pods().logs("app", &options(false)).await.unwrap();
+        let before = up.pods().logs("app", &options(true)).await.unwrap();
+        (before.as_str(), now.as_str()) == ("one\n", "two\n")
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn limits_change_without_a_restart() {
+    let up = Instance::start().await;
+    let mut one = sh("main", "exec sleep 1000");
+    one["resources"] = json!({"limits": {"memory": "64Mi", "cpu": "500m"}});
+    up.pod("sized", json!({"containers": [one]})).await;
+    let pod = up.ready("sized").await;
+    let uid = pod.metadata.uid.clone().unwrap();
+    let limit = || {
+        let all = up
+            .cgroups()
+            .into_iter()
+            .map(|top| top.join(format!("pod-{uid}/main")));
+        let files =
+            all.flat_map(|dir| ["memory.limit_in_bytes", "memory.max"].map(|file| dir.join(file)));
+        files
+            .filter_map(|file| std::fs::read_to_string(file).ok())
+            .next()
+    };
+    assert_eq!(limit().unwrap().trim(), (64 << 20).to_string());
+    let more = json!({"spec": {"containers": [{"name": "main", "resources":
+        {"limits": {"memory": "96Mi", "cpu": "1"}, "requests": {"memory": "96Mi", "cpu": "1"}}}]}});
+    up.patch("sized", Some("resize"), more).await;
+    let resized = |pod: &k8s_openapi::api::core::v1::Pod| {
+        let resources = container(pod, "main").resources.clone().unwrap();
+        resources
+            .limits
+            .is_some_and(|limits| limits["memory"].0 == "96Mi")
+    };
+    let pod = up.until("sized", "was resized", resized).await;
+    assert_eq!(limit().unwrap().trim(), (96 << 20).to_string());
+    assert_eq!(container(&pod, "main").restart_count, 0);
+}

@@ -1,0 +1,165 @@
+//! The program dies, is stopped, comes back: what became of its sandboxes.
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::{ResourceExt as _, api::ListParams};
+use rustix::process::Signal;
+use serde_json::json;
+
+use crate::instance::{Instance, container, eventually, exit_code, ip, sh};
+
+#[tokio::test]
+async fn twenty_pods_outlive_the_program_that_was_killed_and_none_restarts() {
+    let mut up = Instance::start().await;
+    let script = "i=0; while :; do echo $i; i=$((i + 1)); sleep 0.05; done";
+    for number in 0..20 {
+        up.run(&format!("p{number}"), script).await;
+    }
+    let mut before = Vec::new();
+    for number in 0..20 {
+        let pod = up.ready(&format!("p{number}")).await;
+        before.push((
+            pod.uid(),
+            ip(&pod),
+            container(&pod, "main").container_id.clone(),
+        ));
+    }
+    up.end(Signal::KILL);
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    up.start_again().await;
+    for (number, before) in before.iter().enumerate() {
+        let name = format!("p{number}");
+        let pod = up.ready(&name).await;
+        let main = container(&pod, "main");
+        assert_eq!(main.restart_count, 0);
+        assert_eq!(&(pod.uid(), ip(&pod), main.container_id.clone()), before);
+        let (out, code) = up.exec(&name, &["echo", "alive"]);
+        assert_eq!((out.as_str(), code), ("alive\n", 0));
+        let said = up.logs(&name).await;
+        let lines: Vec<usize> = said.lines().map(|line| line.parse().unwrap()).collect();
+        let whole: Vec<usize> = (0..lines.len()).collect();
+        assert_eq!(lines, whole, "nothing of the log is missing");
+    }
+}
+
+#[tokio::test]
+async fn what_ended_while_the_program_was_away_is_known_when_it_comes_back() {
+    let mut up = Instance::start().await;
+    let spec =
+        json!({"restartPolicy": "Never", "containers": [sh("main", "sleep 1; echo done; exit 5")]});
+    up.pod("unseen", spec).await;
+    up.phase("unseen", "Running").await;
+    up.end(Signal::KILL);
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    up.start_again().await;
+    let pod = up.phase("unseen", "Failed").await;
+    assert_eq!(exit_code(&pod, "main"), Some(5));
+    assert_eq!(up.logs("unseen").await, "done\n");
+}
+
+#[tokio::test]
+async fn stopped_it_stops_its_sandboxes_and_starts_them_again_when_it_comes_back() {
+    let mut up = Instance::start().await;
+    let script = "trap 'echo stopped; exit 0' TERM; echo started; while :; do sleep 0.05; done";
+    up.run("resting", script).await;
+    up.says("resting", "started").await;
+    up.end(Signal::TERM);
+    eventually("no process is left", async || up.processes().is_empty()).await;
+    up.start_again().await;
+    let again =
+        |pod: &Pod| container(pod, "main").restart_count == 1 && container(pod, "main").ready;
+    up.until("resting", "was started again", again).await;
+    let previous = kube::api::LogParams {
+        previous: true,
+        ..Default::default()
+    };
+    assert_eq!(
+        up.pods().logs("resting", &previous).await.unwrap(),
+        "started\nstopped\n"
+    );
+}
+
+#[tokio::test]
+async fn told_to_keep_them_running_it_does() {
+    let mut up = Instance::with(&["--pool", "0", "--keep-running"]).await;
+    up.run("goes-on", "exec sleep 1000").await;
+    let before = up.ready("goes-on").await;
+    up.end(Signal::TERM);
+    assert_ne!(up.processes(), Vec::<u32>::new());
+    up.start_again().await;
+    let after = up.ready("goes-on").await;
+    assert_eq!(container(&after, "main").restart_count, 0);
+    assert_eq!(ip(&before), ip(&after));
+}
+
+#[tokio::test]
+async fn a_pod_that_was_deleted_while_nobody_looked_after_it_is_ended() {
+    let mut up = Instance::with(&["--pool", "0", "--keep-running"]).await;
+    up.run("unknown", "exec sleep 1000").await;
+    up.ready("unknown").await;
+    up.end(Signal::TERM);
+    up.without_node(async |client| {
+        let pods: kube::Api<Pod> = kube::Api::default_namespaced(client);
+        let grace = kube::api::DeleteParams::default().grace_period(0);
+        pods.delete("unknown", &grace).await.unwrap();
+    })
+    .await;
+    assert_ne!(up.processes(), Vec::<u32>::new());
+    up.start_again().await;
+    eventually("its processes are gone", async || {
+        let own = up.processes();
+        own.iter().all(|pid| {
+            let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+            !name.starts_with("sleep") && !name.starts_with("sandbar-shim")
+        })
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_pod_whose_shim_was_killed_starts_again_at_another_address() {
+    let up = Instance::start().await;
+    up.run("orphan", "exec sleep 1000").await;
+    let before = up.ready("orphan").await;
+    for pid in up.processes() {
+        let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        if name.starts_with("sandbar-shim") {
+            let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+            rustix::process::kill_process(pid, Signal::KILL).unwrap();
+        }
+    }
+    let again =
+        |pod: &Pod| container(pod, "main").restart_count == 1 && container(pod, "main").ready;
+    let after = up.until("orphan", "was started again", again).await;
+    assert_eq!(before.uid(), after.uid());
+    let last = container(&after, "main")
+        .last_state
+        .unwrap()
+        .terminated
+        .unwrap();
+    assert_eq!(last.exit_code, 137);
+    assert_eq!(up.exec("orphan", &["echo", "here"]).0, "here\n");
+}
+
+#[tokio::test]
+async fn a_pod_that_was_deleted_while_the_program_was_away_is_swept() {
+    let mut up = Instance::start().await;
+    up.run("gone", "exec sleep 1000").await;
+    let pod = up.ready("gone").await;
+    let directory = up.data().join("node/pods").join(pod.uid().unwrap());
+    assert!(directory.is_dir());
+    let grace = kube::api::DeleteParams::default().grace_period(0);
+    up.pods().delete("gone", &grace).await.unwrap();
+    up.end(Signal::KILL);
+    up.start_again().await;
+    eventually("nothing is left of it", async || !directory.exists()).await;
+    assert_eq!(
+        up.pods()
+            .list(&ListParams::default())
+            .await
+            .unwrap()
+            .items
+            .len(),
+        0
+    );
+    eventually("no process is left", async || up.processes().len() <= 2).await;
+}

@@ -1,0 +1,121 @@
+//! Several instances, other users, and the end of everything.
+
+use std::{fs, os::unix::fs::chown, os::unix::process::CommandExt as _, process::Command};
+
+use rustix::process::Signal;
+
+use crate::instance::{Instance, ip};
+
+fn listed(program: &str, args: &[&str]) -> String {
+    let output = Command::new(program).args(args).output().unwrap();
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[tokio::test]
+async fn two_instances_know_nothing_of_each_other() {
+    let (one, other) = (Instance::start().await, Instance::start().await);
+    one.run("same", "exec sleep 1000").await;
+    other.run("same", "exec sleep 1000").await;
+    let (first, second) = (one.ready("same").await, other.ready("same").await);
+    assert_ne!(ip(&first), ip(&second));
+    one.delete("same").await;
+    assert_eq!(other.exec("same", &["echo", "here"]).0, "here\n");
+}
+
+#[tokio::test]
+async fn down_leaves_no_process_mount_link_rule_or_cgroup() {
+    let mut up = Instance::with(&["--pool", "2"]).await;
+    up.run("left", "exec sleep 1000").await;
+    let address = ip(&up.ready("left").await);
+    up.end(Signal::KILL);
+    assert_ne!(up.processes(), Vec::<u32>::new());
+    let data = up.data();
+    let down = up.sandbar(&["down"]);
+    assert!(down.status.success(), "{down:?}");
+    assert_eq!(up.processes(), Vec::<u32>::new());
+    assert_eq!(up.cgroups(), Vec::<std::path::PathBuf>::new());
+    assert!(!data.exists());
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    assert!(!mounts.contains(data.to_str().unwrap()));
+    let routes = listed("ip", &["route"]);
+    assert!(!routes.contains(&address), "{routes}");
+}
+
+#[tokio::test]
+async fn down_stops_an_instance_that_runs() {
+    let up = Instance::start().await;
+    up.run("left", "exec sleep 1000").await;
+    up.ready("left").await;
+    let down = up.sandbar(&["down"]);
+    assert!(down.status.success(), "{down:?}");
+    assert_eq!(up.cgroups(), Vec::<std::path::PathBuf>::new());
+    assert!(!up.data().exists());
+}
+
+#[tokio::test]
+async fn down_removes_nothing_that_is_not_an_instance() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("mine"), "").unwrap();
+    let output = Command::new(crate::instance::PROGRAM)
+        .args(["down", "--data-dir"])
+        .arg(directory.path())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(directory.path().join("mine").exists());
+}
+
+/// Whoever is not root has pods without a network but their loopback.
+#[test]
+fn an_ordinary_user_has_sandboxes_too() {
+    const NOBODY: u32 = 65534;
+    let directory = tempfile::Builder::new()
+        .prefix("ordinary")
+        .tempdir_in("/tmp")
+        .unwrap();
+    chown(directory.path(), Some(NOBODY), Some(NOBODY)).unwrap();
+    let program = directory.path().join("sandbar");
+    fs::copy(crate::instance::PROGRAM, &program).unwrap();
+    let run = |args: &[&str]| {
+        let mut command = Command::new(&program);
+        command
+            .args(&args[..1])
+            .arg("--data-dir")
+            .arg(directory.path().join("data"));
+        command
+            .args(&args[1..])
+            .env_clear()
+            .env("PATH", "/usr/bin:/bin");
+        command.uid(NOBODY).gid(NOBODY).current_dir("/");
+        command
+    };
+    let mut up = run(&["up", "--port", "0", "--pool", "1"]);
+    let mut child = up.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let start = std::time::Instant::now();
+    let mut answer = String::new();
+    while start.elapsed() < std::time::Duration::from_secs(60) && !answer.contains("inside 0") {
+        let table = run(&["get", "sandboxes", "-o", "name"]).output().unwrap();
+        let names = String::from_utf8_lossy(&table.stdout).into_owned();
+        if let Some(name) = names.lines().next().and_then(|line| line.split('/').nth(1)) {
+            let exec = run(&[
+                "exec",
+                &format!("sandbox/{name}"),
+                "--",
+                "sh",
+                "-c",
+                "echo inside $(id -u)",
+            ]);
+            let output = {
+                let mut exec = exec;
+                exec.output().unwrap()
+            };
+            answer = String::from_utf8_lossy(&output.stdout).into_owned();
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    let down = run(&["down"]).output().unwrap();
+    let _ = child.wait();
+    assert!(down.status.success(), "{down:?}");
+    assert_eq!(answer, "inside 0\n");
+    assert!(!directory.path().join("data").exists());
+}

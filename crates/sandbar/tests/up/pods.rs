@@ -1,0 +1,213 @@
+//! Pods of every shape, from their start to their end.
+
+use serde_json::json;
+
+use crate::instance::{Instance, container, exit_code, ip, sh};
+
+#[tokio::test]
+async fn a_pod_runs_with_its_own_name_address_and_processes() {
+    let up = Instance::start().await;
+    up.run("alone", "hostname; echo $$$$; exec sleep 1000")
+        .await;
+    let pod = up.ready("alone").await;
+    assert_eq!(up.says("alone", "1\n").await, "alone\n1\n");
+    let (out, code) = up.exec(
+        "alone",
+        &["sh", "-c", "hostname -i; ls /proc | grep -c '^[0-9]'"],
+    );
+    assert_eq!(code, 0, "{out}");
+    assert!(out.starts_with(&ip(&pod)), "{out}");
+    assert!(
+        container(&pod, "main")
+            .container_id
+            .as_ref()
+            .unwrap()
+            .starts_with("sandbar://")
+    );
+    up.delete("alone").await;
+}
+
+#[tokio::test]
+async fn pods_succeed_or_fail_by_their_policy() {
+    let up = Instance::start().await;
+    let spec = |policy: &str, script: &str| json!({"restartPolicy": policy, "containers": [sh("main", script)]});
+    up.pod("well", spec("Never", "echo done")).await;
+    up.pod(
+        "ill",
+        spec("Never", "echo why > /dev/termination-log; exit 3"),
+    )
+    .await;
+    up.pod(
+        "again",
+        spec(
+            "OnFailure",
+            "test -e /data/here || { touch /data/here; exit 1; }",
+        ),
+    )
+    .await;
+    let mut spec = spec(
+        "OnFailure",
+        "test -e /data/here || { touch /data/here; exit 1; }",
+    );
+    spec["volumes"] = json!([{"name": "data", "emptyDir": {}}]);
+    spec["containers"][0]["volumeMounts"] = json!([{"name": "data", "mountPath": "/data"}]);
+    up.pod("kept", spec).await;
+    up.phase("well", "Succeeded").await;
+    let ill = up.phase("ill", "Failed").await;
+    assert_eq!(exit_code(&ill, "main"), Some(3));
+    let end = container(&ill, "main")
+        .state
+        .clone()
+        .unwrap()
+        .terminated
+        .unwrap();
+    assert_eq!(end.message.as_deref(), Some("why\n"));
+    let kept = up.phase("kept", "Succeeded").await;
+    assert_eq!(container(&kept, "main").restart_count, 1);
+    assert_eq!(
+        up.logs("well").await,
+        "done\n",
+        "logs outlive their container"
+    );
+}
+
+#[tokio::test]
+async fn a_container_that_crashes_is_kept_from_starting_ever_longer() {
+    let up = Instance::start().await;
+    up.run("crash", "exit 1").await;
+    let waits = |pod: &k8s_openapi::api::core::v1::Pod| {
+        let state = container(pod, "main").state.clone().unwrap_or_default();
+        state
+            .waiting
+            .is_some_and(|waiting| waiting.reason.as_deref() == Some("CrashLoopBackOff"))
+    };
+    let pod = up.until("crash", "backed off", waits).await;
+    assert_eq!(container(&pod, "main").restart_count, 1);
+    let last = container(&pod, "main")
+        .last_state
+        .clone()
+        .unwrap()
+        .terminated
+        .unwrap();
+    assert_eq!(last.exit_code, 1);
+}
+
+#[tokio::test]
+async fn init_containers_run_first_and_sidecars_stay() {
+    let up = Instance::start().await;
+    let mount = json!([{"name": "shared", "mountPath": "/shared"}]);
+    let with = |mut one: serde_json::Value| {
+        one["volumeMounts"] = mount.clone();
+        one
+    };
+    let mut sidecar = with(sh(
+        "side",
+        "echo side >> /shared/order; trap 'exit 0' TERM; while :; do sleep 0.1; done",
+    ));
+    sidecar["restartPolicy"] = json!("Always");
+    up.pod("crew", json!({
+        "restartPolicy": "Never",
+        "volumes": [{"name": "shared", "emptyDir": {}}],
+        "initContainers": [with(sh("first", "echo first >> /shared/order")), sidecar, with(sh("second", "echo second >> /shared/order"))],
+        "containers": [with(sh("main", "cat /shared/order; sleep 1"))],
+    })).await;
+    let pod = up.phase("crew", "Succeeded").await;
+    let options = kube::api::LogParams {
+        container: Some("main".to_owned()),
+        ..Default::default()
+    };
+    assert_eq!(
+        up.pods().logs("crew", &options).await.unwrap(),
+        "first\nside\nsecond\n"
+    );
+    assert_eq!(
+        exit_code(&pod, "side"),
+        Some(0),
+        "sidecars end after the others"
+    );
+}
+
+#[tokio::test]
+async fn an_image_that_is_not_there_is_said_to_be_and_the_pod_runs_once_it_is() {
+    let up = Instance::start().await;
+    let mut one = sh("main", "exec sleep 1000");
+    one["image"] = json!("local.test/later:1");
+    one["imagePullPolicy"] = json!("Never");
+    up.pod("waits", json!({"containers": [one]})).await;
+    let waits = |pod: &k8s_openapi::api::core::v1::Pod| {
+        let statuses = pod
+            .status
+            .as_ref()
+            .and_then(|status| status.container_statuses.as_ref());
+        statuses.is_some_and(|all| {
+            let waiting = all[0].state.clone().and_then(|state| state.waiting);
+            waiting.is_some_and(|waiting| waiting.reason.as_deref() == Some("ErrImageNeverPull"))
+        })
+    };
+    up.until("waits", "waited for its image", waits).await;
+    up.import("local.test/later:1", "1");
+    up.ready("waits").await;
+}
+
+#[tokio::test]
+async fn a_command_that_is_not_there_is_named() {
+    let up = Instance::start().await;
+    let one = json!({"name": "main", "image": "sandbar/base", "command": ["/no/such/program"]});
+    up.pod("lost", json!({"containers": [one]})).await;
+    let says = |pod: &k8s_openapi::api::core::v1::Pod| {
+        let text = serde_json::to_string(&pod.status).unwrap();
+        text.contains("RunContainerError") && text.contains("/no/such/program")
+    };
+    up.until("lost", "said what it lacks", says).await;
+}
+
+#[tokio::test]
+async fn hooks_run_after_the_start_and_before_the_end() {
+    let up = Instance::start().await;
+    let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "kept"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});
+    up.create::<k8s_openapi::api::core::v1::PersistentVolumeClaim>(claim)
+        .await;
+    let mut one = sh(
+        "main",
+        "trap 'echo ended >> /kept/order; exit 0' TERM; while :; do sleep 0.05; done",
+    );
+    one["volumeMounts"] = json!([{"name": "kept", "mountPath": "/kept"}]);
+    one["lifecycle"] = json!({
+        "postStart": {"exec": {"command": ["sh", "-c", "echo started >> /kept/order"]}},
+        "preStop": {"exec": {"command": ["sh", "-c", "echo stopping >> /kept/order"]}},
+    });
+    let volumes = json!([{"name": "kept", "persistentVolumeClaim": {"claimName": "kept"}}]);
+    up.pod(
+        "hooked",
+        json!({"terminationGracePeriodSeconds": 20, "volumes": volumes, "containers": [one]}),
+    )
+    .await;
+    up.ready("hooked").await;
+    up.delete("hooked").await;
+    let mut reader = sh("main", "cat /kept/order");
+    reader["volumeMounts"] = json!([{"name": "kept", "mountPath": "/kept"}]);
+    up.pod(
+        "reader",
+        json!({"restartPolicy": "Never", "volumes": volumes, "containers": [reader]}),
+    )
+    .await;
+    up.phase("reader", "Succeeded").await;
+    assert_eq!(up.logs("reader").await, "started\nstopping\nended\n");
+}
+
+#[tokio::test]
+async fn who_ignores_sigterm_is_killed_when_its_time_is_up() {
+    let up = Instance::start().await;
+    up.run("stubborn", "trap '' TERM; while :; do sleep 0.1; done")
+        .await;
+    up.ready("stubborn").await;
+    up.delete("stubborn").await;
+    assert_eq!(
+        up.cgroups()
+            .iter()
+            .filter(|path| path.join("pod-stubborn").exists())
+            .count(),
+        0
+    );
+}
