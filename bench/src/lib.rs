@@ -5,6 +5,7 @@ pub mod definitions;
 pub mod process;
 pub mod servers;
 pub mod times;
+pub mod watch;
 
 use serde_json::{Value, json};
 

@@ -31,6 +31,20 @@ pub fn parent(pid: u32) -> Result<u32> {
     Ok(stat(pid)?[1].parse()?)
 }
 
+/// The name that a process has, which may be one it gave itself.
+pub fn name(pid: u32) -> Result<String> {
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm"))?;
+    Ok(name.trim_end().to_owned())
+}
+
+/// The children of a process that have that name.
+pub fn children(of: u32, named: &str) -> Result<Vec<u32>> {
+    let is_child = |pid: &u32| {
+        parent(*pid).is_ok_and(|parent| parent == of) && name(*pid).is_ok_and(|name| name == named)
+    };
+    Ok(all()?.into_iter().filter(is_child).collect())
+}
+
 /// The members of a process group.
 pub fn group(leader: u32) -> Result<Vec<u32>> {
     let wanted = leader.to_string();
@@ -40,17 +54,27 @@ pub fn group(leader: u32) -> Result<Vec<u32>> {
 
 /// Resident memory, MiB.
 pub fn resident(pid: u32) -> Result<f64> {
-    memory(pid, "VmRSS:")
+    memory(pid, "status", "VmRSS:")
 }
 
 /// The most memory that was ever resident, MiB.
 pub fn peak(pid: u32) -> Result<f64> {
-    memory(pid, "VmHWM:")
+    memory(pid, "status", "VmHWM:")
 }
 
-fn memory(pid: u32, field: &str) -> Result<f64> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix(field));
+/// Its share of the resident memory, where what several processes have in common is divided among them, MiB.
+pub fn share(pid: u32) -> Result<f64> {
+    memory(pid, "smaps_rollup", "Pss:")
+}
+
+/// The memory that it has changed and has for itself, MiB.
+pub fn own(pid: u32) -> Result<f64> {
+    memory(pid, "smaps_rollup", "Private_Dirty:")
+}
+
+fn memory(pid: u32, file: &str, field: &str) -> Result<f64> {
+    let said = std::fs::read_to_string(format!("/proc/{pid}/{file}"))?;
+    let line = said.lines().find_map(|line| line.strip_prefix(field));
     let kib = line.with_context(|| format!("no {field}"))?;
     Ok(kib.trim_end_matches("kB").trim().parse::<f64>()? / 1024.0)
 }

@@ -13,7 +13,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::arrivals::{Arrivals, Pace};
 use crate::objects::{self, CLAIMS, Claim};
-use crate::watch::{Change, follow};
+use bench::watch::{Change, follow};
 
 /// Who has not been answered by then is lost.
 const PATIENCE: Duration = Duration::from_secs(60);

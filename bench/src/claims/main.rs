@@ -16,7 +16,6 @@ mod session;
 mod sizes;
 mod stock;
 mod targets;
-mod watch;
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -23,7 +23,7 @@ use crate::metrics;
 use crate::objects::{self, CLAIMS, Content, POOLS, SANDBOXES, Sandbox, TEMPLATES};
 use crate::sizes::Sizes;
 use crate::stock::Stock;
-use crate::watch::{Change, follow};
+use bench::watch::{Change, follow};
 
 const FAKE_NODES: u32 = 20;
 /// Nothing has changed for so long: it is over.

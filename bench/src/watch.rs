@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
+use crate::client::{Access, Ask, Lines};
 use anyhow::{Context as _, Result, bail};
-use bench::client::{Access, Ask, Lines};
 use http_body_util::BodyExt as _;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 /// Longer than any run.
 const FOLLOW_FOR: &str = "timeoutSeconds=86400";
 
-pub(crate) enum Change<T> {
+pub enum Change<T> {
     Is(T),
     Gone(T),
 }
@@ -44,28 +44,28 @@ struct Event<'a> {
 }
 
 /// Tells of everything there is and then of every change, each with the time at which it arrived.
-pub(crate) async fn follow<T: DeserializeOwned>(
+pub async fn follow<T: DeserializeOwned>(
     access: &Access,
-    path: &'static str,
+    path: &str,
     mut tell: impl FnMut(Change<T>, Instant) + Send + 'static,
 ) -> Result<JoinHandle<Result<()>>> {
     // a connection of its own: nothing else must wait in its queue
-    let connection = access.connect().await?;
-    let answer = connection.whole(Ask::get(path)).await?;
+    let (connection, path) = (access.connect().await?, path.to_owned());
+    let answer = connection.whole(Ask::get(&path)).await?;
     let list: List<'_> = serde_json::from_slice(&answer).context("reading a list")?;
     for item in list.items {
         let object = serde_json::from_str(item.get()).context("reading an object of a list")?;
         tell(Change::Is(object), Instant::now());
     }
     let mut from = list.metadata.resource_version;
-    let mut body = connection.send(watch(path, &from)).await?.into_body();
+    let mut body = connection.send(watch(&path, &from)).await?.into_body();
     Ok(tokio::spawn(async move {
         let mut lines = Lines::default();
         loop {
             let Some(frame) = body.frame().await else {
                 // a server that is short of time ends watches that fall behind
                 lines = Lines::default();
-                body = connection.send(watch(path, &from)).await?.into_body();
+                body = connection.send(watch(&path, &from)).await?.into_body();
                 continue;
             };
             let at = Instant::now();
