@@ -70,19 +70,36 @@ pub(crate) fn containers_dir(pod: &Path) -> PathBuf {
     pod.join("containers")
 }
 
-/// Replaces the state file; afterwards the old or the new one is there, even after a power cut.
+/// Replaces the state file. How a container ended is there even after a power cut, which the start of one does not outlive: the
+/// disk is waited for only when there is an end to tell.
 pub(crate) fn save(dir: &Path, state: &ContainerState) -> io::Result<()> {
-    save_json(&dir.join(FILE), state)
+    let path = dir.join(FILE);
+    match state.exit {
+        Some(_) => save_json(&path, state),
+        None => replace(&path, state),
+    }
 }
 
+/// Replaces a file; afterwards the old or the new one is there, even after a power cut.
 pub(crate) fn save_json(path: &Path, value: &impl Serialize) -> io::Result<()> {
-    let fresh = path.with_extension("new");
-    let mut file = File::create(&fresh)?;
-    file.write_all(&serde_json::to_vec(value)?)?;
-    file.sync_all()?;
+    let fresh = write(path, value)?;
+    File::open(&fresh)?.sync_all()?;
     fs::rename(&fresh, path)?;
     let dir = path.parent().unwrap_or(Path::new("/"));
     File::open(dir)?.sync_all()
+}
+
+/// Replaces a file, without waiting for the disk.
+pub(crate) fn replace(path: &Path, value: &impl Serialize) -> io::Result<()> {
+    let fresh = write(path, value)?;
+    fs::rename(fresh, path)
+}
+
+fn write(path: &Path, value: &impl Serialize) -> io::Result<PathBuf> {
+    let fresh = path.with_extension("new");
+    let mut file = File::create(&fresh)?;
+    file.write_all(&serde_json::to_vec(value)?)?;
+    Ok(fresh)
 }
 
 /// All states recorded under a pod's directory, by name and attempt. Files that cannot be read are passed over: they are

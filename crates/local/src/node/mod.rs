@@ -183,18 +183,26 @@ impl Node {
     }
 
     /// Looks after the pods no more. They go on, and a node that is started in the same directory takes them up.
-    pub async fn leave(self) {
-        self.engine.abort();
+    pub async fn leave(mut self) {
+        self.stop_engine().await;
         self.crew.leave();
         self.site.ways.leave().await;
     }
 
     /// Ends all pods, each in its own time, and the network. Their objects stay: a node that is started in the same directory
     /// starts them again.
-    pub async fn rest(self) -> Result<Forwarding, NetworkError> {
-        self.engine.abort();
+    pub async fn rest(mut self) -> Result<Forwarding, NetworkError> {
+        self.stop_engine().await;
         self.crew.rest().await;
         self.site.ways.close().await
+    }
+}
+
+impl Node {
+    /// Waits for its end: whoever is just being told of a pod would begin to look after it.
+    async fn stop_engine(&mut self) {
+        self.engine.abort();
+        let _ = (&mut self.engine).await;
     }
 }
 

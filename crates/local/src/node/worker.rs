@@ -36,6 +36,8 @@ use super::{
 };
 use crate::{clock::after, kubelet::plan::pod_label};
 
+/// How long a status waits for the start of a container, which mostly comes at once and is then told in the same write.
+const HUSH: Duration = Duration::from_millis(150);
 /// How often volumes are brought up to date with what they show.
 const REFRESH: Duration = Duration::from_secs(60);
 
@@ -153,6 +155,8 @@ pub(super) struct Care {
     /// Ends of runs whose start has not been told yet.
     early: BTreeMap<(String, u32), ContainerState>,
     refresh_at: Option<Timestamp>,
+    /// Until when what has changed is not worth a write of its own.
+    hush_until: Option<Timestamp>,
     /// How often in a row there was nothing to live in.
     failures: u32,
     /// Nobody wishes anything any more.
@@ -190,6 +194,7 @@ impl Care {
             watched: BTreeMap::new(),
             early: BTreeMap::new(),
             refresh_at: None,
+            hush_until: None,
             failures: 0,
             is_left: false,
         }
@@ -252,11 +257,14 @@ impl Care {
         let turns = setbacks
             .filter_map(|inmate| Some(after(inmate.setback.as_ref()?.at, PULL_ERROR)))
             .filter(|turn| *turn > now);
-        turns.chain(self.refresh_at).min()
+        turns.chain(self.refresh_at).chain(self.hush_until).min()
     }
 
     /// Makes known what is known.
     fn show(&self) {
+        if self.hush_until.is_some() {
+            return;
+        }
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         *shown = Some(self.facts.clone());
         drop(shown);
@@ -276,13 +284,21 @@ impl Care {
                 None => pending().await,
             }
         };
+        let hush = self.hush_until.take();
         tokio::select! {
             Some(done) = self.jobs.next() => self.fold(done, pod),
-            event = event => self.happened(event, pod).await,
+            event = event => {
+                // that a container runs is told with its start
+                self.hush_until = hush.filter(|_| matches!(event, Some(Event::Started(_))));
+                self.happened(event, pod).await;
+            }
             Some((name, attempt, finding)) = self.findings.recv() => {
                 self.found(&name, attempt, finding, pod);
             }
-            changed = self.wishes.changed() => self.is_left = changed.is_err(),
+            changed = self.wishes.changed() => {
+                self.hush_until = hush;
+                self.is_left = changed.is_err();
+            }
             () = sleep => self.refresh(pod),
         }
     }
@@ -402,7 +418,10 @@ impl Care {
 
     fn fold(&mut self, done: Done, pod: &Pod) {
         match done {
-            Done::Made(Ok(home)) => self.move_in(home),
+            Done::Made(Ok(home)) => {
+                self.move_in(home);
+                self.hush_until = Some(after(self.lodging.site.clock.now(), HUSH));
+            }
             Done::Made(Err(trouble)) => {
                 self.failures += 1;
                 self.warn(pod, &trouble);
