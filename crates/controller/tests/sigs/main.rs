@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod guards;
 mod lean;
 #[path = "../support/clock.rs"]
 mod moved;

@@ -99,6 +99,8 @@ pub(crate) struct Stage {
     pub(crate) client: Client,
     pub(crate) namespace: String,
     pub(crate) clock: clock::Clock,
+    /// What the controllers speak through.
+    wire: Client,
     name: String,
     faults: Faults,
     /// What the controller that comes after a dead one does.
@@ -131,6 +133,7 @@ impl Stage {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
         Self {
+            wire: client.clone(),
             client,
             namespace,
             clock: clock::Clock::manual(start_of_play()),
@@ -153,6 +156,13 @@ impl Stage {
 
     pub(crate) fn with_traces(self, traces: Traces) -> Self {
         Self { traces, ..self }
+    }
+
+    pub(crate) fn with_wire(self, to: impl FnOnce(Client) -> Client) -> Self {
+        Self {
+            wire: to(self.client.clone()),
+            ..self
+        }
     }
 
     fn start(&self, faults: &Faults) {
@@ -179,7 +189,7 @@ impl Stage {
             traces: self.traces.clone(),
             ..Options::default()
         };
-        let client = faults.client(self.client.clone());
+        let client = faults.client(self.wire.clone());
         let clock = crate::moved::of(&self.clock);
         let task = tokio::spawn(sigs::run(client, clock, options));
         self.controller.lock().unwrap().replace(task)
