@@ -6,6 +6,7 @@ mod guards;
 mod lean;
 #[path = "../support/clock.rs"]
 mod moved;
+mod rivals;
 mod scenarios;
 mod stage;
 mod writes;

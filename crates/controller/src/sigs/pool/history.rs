@@ -113,7 +113,7 @@ impl Pools {
 }
 
 impl Pools {
-    /// A revision of this name that an earlier pool of the same name has left.
+    /// A revision of this name that is there already: mostly, an earlier pool of the same name has left it.
     async fn take_in(&self, round: &Round, name: &str, body: Value) -> Result<(), Failure> {
         let store = Store::<Record>::default();
         let key = round.pool.meta.key.beside(name);
@@ -123,6 +123,10 @@ impl Pools {
                 "controllerrevision {name} has just gone"
             )));
         };
+        // a former leader has stored it since the list was read
+        if record.meta.is_controlled_by(&round.pool.meta.uid) {
+            return Ok(());
+        }
         if record.meta.owner.is_some() {
             let why = format!("controllerrevision {name:?} belongs to somebody else; delete it");
             return Err(Failure::Refused(why));
