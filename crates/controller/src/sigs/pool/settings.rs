@@ -175,3 +175,160 @@ fn requirements(selector: LabelSelector) -> Result<Vec<Requirement>, String> {
     });
     labels.chain(expressions).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use engine::{
+        member::Policy,
+        rollout::{
+            InPlace, Operator, Priority, Replenish, Requirement, Rolling, ScatterTerm, Settings,
+            Strategy, Weight,
+        },
+    };
+    use serde_json::{Value, json};
+
+    use super::{Options, Pool, policy, settings};
+    use crate::testing::view;
+
+    fn pool(spec: &Value) -> Pool {
+        let base = json!({
+            "apiVersion": "extensions.agents.x-k8s.io/v1beta1",
+            "kind": "SandboxWarmPool",
+            "metadata": {"name": "pool"},
+            "spec": {"replicas": 10, "sandboxTemplateRef": {"name": "one"}},
+        });
+        view(base, &json!({"spec": spec}))
+    }
+
+    fn followed(kind: &str, rolling: &Value) -> Settings {
+        let strategy = json!({"type": kind, "rollingUpdate": rolling});
+        let (settings, invalid) = settings(
+            &pool(&json!({"updateStrategy": strategy})),
+            &Options::default(),
+        );
+        assert_eq!(invalid, None);
+        settings
+    }
+
+    fn rolling(fields: &Value) -> Rolling {
+        match followed("RollingUpdate", fields).strategy {
+            Strategy::RollingUpdate(rolling) => rolling,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn every_number_of_a_rolling_update_is_followed() {
+        let fields = json!({
+            "maxUnavailable": "15%", "maxSurge": "15%", "partition": "25%", "floor": "45%",
+            "progressDeadlineSeconds": 90,
+        });
+        let expected = Rolling {
+            partition: 3,
+            floor: Some(5),
+            progress_deadline: Some(Duration::from_secs(90)),
+            replenish: Replenish::LastGood,
+            ..Rolling::new(1, 2)
+        };
+        assert_eq!(rolling(&fields), expected);
+        let without_surge = rolling(&json!({"maxUnavailable": "15%", "maxSurge": 0}));
+        assert_eq!(
+            (without_surge.max_unavailable, without_surge.max_surge),
+            (2, 0)
+        );
+        let default = Rolling {
+            replenish: Replenish::LastGood,
+            ..Rolling::new(2, 2)
+        };
+        assert_eq!(rolling(&json!({})), default);
+    }
+
+    #[test]
+    fn members_change_in_place_as_the_spec_says() {
+        let in_place = |field: Value| rolling(&json!({"inPlace": field})).in_place;
+        assert_eq!(in_place(Value::Null), InPlace::IfPossible);
+        assert_eq!(in_place(json!("IfPossible")), InPlace::IfPossible);
+        assert_eq!(in_place(json!("Never")), InPlace::Never);
+        assert_eq!(in_place(json!("Only")), InPlace::Only);
+    }
+
+    #[test]
+    fn members_go_in_the_order_that_the_spec_asks_for() {
+        let ordered = json!({
+            "priorityStrategy": {"orderPriority": [{"orderedKey": "rank"}, {"orderedKey": "zone"}]},
+            "scatterStrategy": [{"key": "role", "value": "leader"}],
+        });
+        let ordered = rolling(&ordered);
+        assert_eq!(
+            ordered.priority,
+            Some(Priority::Order(vec!["rank".into(), "zone".into()]))
+        );
+        let apart = ScatterTerm {
+            key: "role".into(),
+            value: "leader".into(),
+        };
+        assert_eq!(ordered.scatter, [apart]);
+        let selector = json!({
+            "matchLabels": {"tier": "low"},
+            "matchExpressions": [{"key": "canary", "operator": "Exists"}],
+        });
+        let weighed = json!({"priorityStrategy": {
+            "weightPriority": [{"weight": 7, "matchSelector": selector}],
+        }});
+        let requirement = |key: &str, operator| Requirement {
+            key: key.into(),
+            operator,
+        };
+        let weight = Weight {
+            weight: 7,
+            selector: vec![
+                requirement("tier", Operator::In(vec!["low".into()])),
+                requirement("canary", Operator::Exists),
+            ],
+        };
+        assert_eq!(
+            rolling(&weighed).priority,
+            Some(Priority::Weight(vec![weight]))
+        );
+    }
+
+    #[test]
+    fn only_rolling_updates_are_paused_and_wait_for_members_to_be_ready_for_long() {
+        let fields = json!({"paused": true, "minReadySeconds": 60});
+        let held = |kind| {
+            let settings = followed(kind, &fields);
+            (settings.paused, settings.min_ready)
+        };
+        assert_eq!(held("RollingUpdate"), (true, Duration::from_secs(60)));
+        assert_eq!(held("Recreate"), (false, Duration::ZERO));
+        assert_eq!(held("OnReplenish"), (false, Duration::ZERO));
+    }
+
+    #[test]
+    fn a_spec_that_is_wrong_in_part_is_followed_as_if_it_were_paused() {
+        let rolling = json!({"maxUnavailable": "half", "paused": false});
+        let strategy = json!({"type": "RollingUpdate", "rollingUpdate": rolling});
+        let (settings, invalid) = settings(
+            &pool(&json!({"updateStrategy": strategy})),
+            &Options::default(),
+        );
+        let told = invalid.map(|invalid| invalid.to_string());
+        assert!(
+            told.as_ref()
+                .is_some_and(|told| told.contains("rollingUpdate.maxUnavailable")),
+            "{told:?}"
+        );
+        assert!(settings.paused);
+    }
+
+    #[test]
+    fn claims_are_served_by_the_policy_of_the_pool() {
+        let of = |field: Value| policy(&pool(&json!({"claimPolicy": field})));
+        assert_eq!(of(Value::Null), Policy::PreferNewest);
+        assert_eq!(of(json!("PreferNewest")), Policy::PreferNewest);
+        assert_eq!(of(json!("RequireNewest")), Policy::RequireNewest);
+        assert_eq!(of(json!("DrainOld")), Policy::DrainOld);
+    }
+}
