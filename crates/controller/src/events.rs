@@ -70,3 +70,42 @@ impl Teller {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::{apimachinery::pkg::apis::meta::v1::ObjectMeta, jiff::Timestamp};
+
+    use super::{News, Teller};
+
+    #[test]
+    fn an_occasion_has_one_event_however_often_it_is_told() {
+        let teller = Teller {
+            controller: "controller",
+            api_version: "v1",
+            kind: "Pod",
+        };
+        let name = |uid: &str, reason, occasion: &str, at: &str| {
+            let about = ObjectMeta {
+                name: Some("box".to_owned()),
+                namespace: Some("n".to_owned()),
+                uid: Some(uid.to_owned()),
+                ..ObjectMeta::default()
+            };
+            let news = News {
+                is_warning: false,
+                reason,
+                action: "Act",
+                message: format!("told at {at}"),
+                occasion: occasion.to_owned(),
+            };
+            let at: Timestamp = at.parse().unwrap();
+            teller.event(&about.into(), &news, at).metadata.name
+        };
+        let told = name("one", "Began", "first", "2026-01-31T12:00:00Z");
+        let later = "2026-01-31T13:00:00Z";
+        assert_eq!(name("one", "Began", "first", later), told);
+        assert_ne!(name("one", "Began", "second", later), told);
+        assert_ne!(name("one", "Ended", "first", later), told);
+        assert_ne!(name("two", "Began", "first", later), told);
+    }
+}

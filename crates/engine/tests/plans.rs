@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Scene, rolling, tally};
-use engine::member::State;
+use engine::member::{State, Time};
 use engine::rollout::{Action, Cause, InPlace, Wait};
 
 /// The number of the vector; replicas, partition, maxUnavailable, maxSurge, members; then created, of these
@@ -108,6 +108,20 @@ fn a_smaller_pool_without_a_rollout_loses_what_is_not_ready_first() {
         _ => false,
     });
     assert_eq!(failed.count(), 3);
+}
+
+#[test]
+fn a_smaller_pool_without_a_rollout_loses_the_newest_of_those_that_are_ready() {
+    let mut scene = Scene::new(2, "4n", rolling(1, 0, InPlace::Never));
+    for (member, created) in scene.members.iter_mut().zip([30, 10, 40, 20]) {
+        member.created = Time(created);
+    }
+    let plan = scene.plan();
+    let deleted = plan.actions.iter().filter_map(|action| match action {
+        Action::Delete(delete) => Some(scene.member(&delete.uid).created),
+        _ => None,
+    });
+    assert_eq!(deleted.collect::<Vec<_>>(), [Time(40), Time(30)]);
 }
 
 /// Vector 54.

@@ -455,3 +455,6 @@ fn without_pool(blueprint: &Blueprint, template: &Template) -> Value {
     }
     value
 }
+
+#[cfg(test)]
+mod tests;

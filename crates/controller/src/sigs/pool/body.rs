@@ -144,3 +144,40 @@ pub(super) fn generated_name(pool: &str) -> String {
     name.extend(letters.map(|byte| char::from(ALPHABET[usize::from(*byte) % ALPHABET.len()])));
     name
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{Pattern, Pool, Template};
+    use crate::testing::view;
+
+    #[test]
+    fn members_may_be_evicted_unless_their_template_or_the_operator_says_otherwise() {
+        let key = "cluster-autoscaler.kubernetes.io/safe-to-evict";
+        let pool = json!({
+            "apiVersion": "extensions.agents.x-k8s.io/v1beta1",
+            "kind": "SandboxWarmPool",
+            "metadata": {"name": "pool"},
+            "spec": {"sandboxTemplateRef": {"name": "one"}},
+        });
+        let pool: Pool = view(pool, &json!({}));
+        let said = |annotations: Value, is_evictable| {
+            let template = json!({
+                "apiVersion": "extensions.agents.x-k8s.io/v1beta1",
+                "kind": "SandboxTemplate",
+                "metadata": {"name": "one"},
+                "spec": {"podTemplate": {
+                    "metadata": {"annotations": annotations}, "spec": {"containers": []},
+                }},
+            });
+            let template: Template = view(template, &json!({}));
+            let blueprint = Pattern::new(&pool, &template, is_evictable).blueprint;
+            let metadata = blueprint.pod_template.metadata.unwrap_or_default();
+            metadata.annotations.and_then(|all| all.get(key).cloned())
+        };
+        assert_eq!(said(json!({}), true).as_deref(), Some("true"));
+        assert_eq!(said(json!({}), false), None);
+        assert_eq!(said(json!({key: "false"}), true).as_deref(), Some("false"));
+    }
+}

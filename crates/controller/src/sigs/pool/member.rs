@@ -159,7 +159,7 @@ pub fn time(at: Timestamp) -> Time {
 mod tests {
     use serde_json::json;
 
-    use super::{member, time};
+    use super::{is_on_offer, member, time};
     use crate::{sigs::sandbox::view::Sandbox, testing::view};
 
     #[test]
@@ -188,5 +188,35 @@ mod tests {
         assert_eq!(deadline("InPlaceUpdateImpossible", 2), told);
         assert_eq!(deadline("InPlaceUpdateImpossible", 1), last);
         assert_eq!(deadline("DependenciesNotReady", 2), last);
+    }
+
+    #[test]
+    fn a_member_that_changes_in_place_is_not_on_offer_though_it_is_ready() {
+        let ready = json!({
+            "type": "Ready", "status": "True", "reason": "DependenciesReady", "message": "",
+            "lastTransitionTime": "2026-11-16T12:01:00Z", "observedGeneration": 2,
+        });
+        let member = json!({
+            "metadata": {
+                "name": "a", "generation": 2,
+                "labels": {
+                    "agents.x-k8s.io/warm-pool-sandbox": "pool",
+                    "agents.x-k8s.io/sandbox-template-ref-hash": "template",
+                },
+                "ownerReferences": [{
+                    "apiVersion": "extensions.agents.x-k8s.io/v1beta1", "kind": "SandboxWarmPool",
+                    "name": "pool", "uid": "pool", "controller": true,
+                }],
+            },
+            "spec": {"podTemplate": {"spec": {"containers": []}}},
+            "status": {"podIPs": ["10.0.0.1"], "conditions": [ready]},
+        });
+        let fence = json!({
+            "target": "x", "since": "2026-11-16T12:00:00Z", "deadline": "2026-11-16T12:10:00Z",
+        });
+        let fenced =
+            json!({"metadata": {"annotations": {"sandbar.dev/update": fence.to_string()}}});
+        assert!(is_on_offer(&view(member.clone(), &json!({}))));
+        assert!(!is_on_offer(&view(member, &fenced)));
     }
 }

@@ -158,3 +158,55 @@ pub(super) fn progress(pool: &Pool, target: &Revision, settings: &Settings) -> O
         stable: None,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use engine::{
+        member::Revision,
+        rollout::{Progress, Rolling, Settings, Strategy},
+    };
+    use serde_json::json;
+
+    use super::{Pool, progress, time};
+    use crate::testing::view;
+
+    #[test]
+    fn a_deadline_that_was_missed_stays_missed_for_the_next_process() {
+        let mut rolling = Rolling::new(1, 1);
+        rolling.progress_deadline = Some(Duration::from_secs(60));
+        let settings = Settings::new(Strategy::RollingUpdate(rolling));
+        let target = Revision::from("two");
+        let restored = |status: &str, reason: &str, revision: &str| {
+            let stalled = json!({
+                "type": "Stalled", "status": status, "reason": reason, "message": "",
+                "lastTransitionTime": "2026-01-31T12:01:00Z",
+            });
+            let pool = json!({
+                "apiVersion": "extensions.agents.x-k8s.io/v1beta1",
+                "kind": "SandboxWarmPool",
+                "metadata": {"name": "pool"},
+                "spec": {"sandboxTemplateRef": {"name": "one"}},
+                "status": {
+                    "replicas": 5, "updatedReplicas": 3, "updatedAvailableReplicas": 2,
+                    "updateRevision": revision, "conditions": [stalled],
+                },
+            });
+            let pool: Pool = view(pool, &json!({}));
+            progress(&pool, &target, &settings)
+        };
+        let begun = "2026-01-31T12:00:00Z".parse().map(time).unwrap();
+        let missed = Progress {
+            target: target.clone(),
+            best_available: 2,
+            fewest_old: 2,
+            at: begun,
+            stable: None,
+        };
+        assert_eq!(restored("True", "DeadlineExceeded", "two"), Some(missed));
+        assert_eq!(restored("True", "DeadlineExceeded", "one"), None);
+        assert_eq!(restored("True", "ImagePull", "two"), None);
+        assert_eq!(restored("False", "AsExpected", "two"), None);
+    }
+}

@@ -1,0 +1,126 @@
+use std::sync::Arc;
+
+use engine::{
+    in_place::Platform,
+    member::{Difference, Time},
+    revision::name_hash,
+    rollout::{Settings, Strategy},
+};
+use serde_json::{Value, json};
+
+use super::{Find, Stock};
+use crate::{
+    sigs::{pool::view::Pool, sandbox::view::Sandbox, template::view::Template},
+    store::{By, Change},
+    testing::view,
+};
+
+const EXTENSIONS: &str = "extensions.agents.x-k8s.io/v1beta1";
+
+fn pool() -> Pool {
+    let base = json!({
+        "apiVersion": EXTENSIONS,
+        "kind": "SandboxWarmPool",
+        "metadata": {"name": "pool", "namespace": "n", "uid": "pool"},
+        "spec": {"sandboxTemplateRef": {"name": "one"}},
+    });
+    view(base, &json!({}))
+}
+
+fn template(change: &Value) -> Template {
+    let base = json!({
+        "apiVersion": EXTENSIONS,
+        "kind": "SandboxTemplate",
+        "metadata": {"name": "one", "namespace": "n", "uid": "template"},
+        "spec": {"podTemplate": {"spec": {"containers": [{"name": "main", "image": "app:1"}]}}},
+    });
+    view(base, &json!({"spec": change}))
+}
+
+fn pod(container: &Value) -> Value {
+    let mut main = json!({"name": "main", "image": "app:1"});
+    json_patch::merge(&mut main, container);
+    json!({"podTemplate": {"spec": {"containers": [main]}}})
+}
+
+/// The stock of a pool with one member that is Ready, made from the template as it was.
+fn stock() -> Stock {
+    let template = template(&json!({}));
+    let ready = json!({
+        "type": "Ready", "status": "True", "reason": "DependenciesReady", "message": "",
+        "lastTransitionTime": "2026-01-31T11:00:00Z",
+    });
+    let member = json!({
+        "apiVersion": "agents.x-k8s.io/v1beta1",
+        "kind": "Sandbox",
+        "metadata": {
+            "name": "pool-1", "namespace": "n", "uid": "member", "resourceVersion": "5",
+            "creationTimestamp": "2026-01-31T10:00:00Z",
+            "labels": {
+                "agents.x-k8s.io/warm-pool-sandbox": name_hash("pool"),
+                "agents.x-k8s.io/sandbox-template-ref-hash": &*template.name_hash,
+                "agents.x-k8s.io/sandbox-template-hash": template.wanted.revision().to_string(),
+            },
+            "ownerReferences": [{
+                "apiVersion": EXTENSIONS, "kind": "SandboxWarmPool", "name": "pool", "uid": "pool",
+                "controller": true,
+            }],
+        },
+        "spec": template.blueprint,
+        "status": {"podIPs": ["10.0.0.1"], "conditions": [ready]},
+    });
+    let member: Arc<Sandbox> = Arc::new(view(member, &json!({})));
+    let stock = Stock::new(Platform::of(36, true));
+    stock.observe(&Change {
+        before: None,
+        after: Some(&member),
+        by: By::Watch,
+    });
+    stock
+}
+
+#[test]
+fn a_member_changes_in_place_only_if_its_pod_is_all_that_changes_and_can_take_it() {
+    let volume = json!({"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"]}});
+    let labels = json!({"podTemplate": {"metadata": {"labels": {"team": "two"}}}});
+    let mut image_and_service = pod(&json!({"image": "app:2"}));
+    image_and_service["service"] = json!(true);
+    let mut image_and_volume = pod(&json!({"image": "app:2"}));
+    image_and_volume["volumeClaimTemplates"] = json!([volume]);
+    let cases = [
+        (pod(&json!({"image": "app:2"})), Difference::Image),
+        (labels, Difference::Metadata),
+        (pod(&json!({"command": ["sleep"]})), Difference::Replace),
+        (
+            pod(&json!({"image": "app:2", "command": ["sleep"]})),
+            Difference::Replace,
+        ),
+        (image_and_service, Difference::Replace),
+        (image_and_volume, Difference::Replace),
+    ];
+    for (change, expected) in cases {
+        let older = stock()
+            .describe(&pool(), &template(&change))
+            .revisions
+            .older;
+        let differences: Vec<_> = older.iter().map(|older| older.difference).collect();
+        assert_eq!(differences, [expected], "{change}");
+    }
+}
+
+#[test]
+fn a_claim_gets_an_old_member_unless_the_strategy_is_about_to_delete_it() {
+    let now = Time(u64::MAX);
+    let edited = template(&pod(&json!({"image": "app:2"})));
+    let found = |strategy| {
+        let settings = Settings::new(strategy);
+        stock().choose(&pool(), &edited, &settings, "claim", None, now)
+    };
+    let is_member = |find: &Find| matches!(find, Find::Member(promise) if promise.is_stale);
+    assert!(found(Strategy::OnReplenish).is_ok_and(|find| is_member(&find)));
+    let nothing = Find::Nothing {
+        coming: 0,
+        matures: None,
+    };
+    assert_eq!(found(Strategy::Recreate), Ok(nothing));
+}
