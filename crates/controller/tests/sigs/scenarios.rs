@@ -71,6 +71,7 @@ scenarios![
     rollouts::a_broken_template_stops_the_rollout_until_it_is_mended,
     rollouts::a_partition_keeps_members_back,
     rollouts::going_back_raises_the_old_revision,
+    rollouts::the_history_keeps_what_is_used_and_ten_others,
     together::a_pool_fills_up_again_after_claims,
     together::a_burst_that_is_larger_than_the_pool_is_served,
     together::a_rolling_update_goes_through_while_claims_come,

@@ -244,3 +244,22 @@ pub(crate) async fn going_back_raises_the_old_revision(stage: &Stage) {
     let is_raised = |stored: &BTreeSet<(i64, String)>| *stored == BTreeSet::from(wanted.clone());
     stage.until("it is raised", stored, is_raised).await;
 }
+
+pub(crate) async fn the_history_keeps_what_is_used_and_ten_others(stage: &Stage) {
+    const EDITS: i64 = 13;
+    fill(stage, 1, strategy("OnReplenish")).await;
+    let stored = async || {
+        let revisions: Vec<ControllerRevision> = stage.list().await;
+        let numbers = revisions.iter().map(|one| one.revision);
+        numbers.collect::<BTreeSet<_>>()
+    };
+    for number in 2..=EDITS {
+        set_image(stage, &format!("app:{number}")).await;
+        let is_stored = |stored: &BTreeSet<i64>| stored.contains(&number);
+        stage.until("the edit is stored", stored, is_stored).await;
+    }
+    // the member is still of the first, and the last is wanted
+    let kept: BTreeSet<i64> = [1].into_iter().chain(EDITS - 10..=EDITS).collect();
+    let is_kept = |stored: &BTreeSet<i64>| *stored == kept;
+    stage.until("the others are gone", stored, is_kept).await;
+}
