@@ -94,9 +94,8 @@ async fn what_a_sandbox_may_not_do_it_cannot() {
         "mknod /tmp/disk b 8 0",
         "chroot / true && mknod /tmp/kmem c 1 2",
         "python3 -c 'import socket; socket.socket(socket.AF_PACKET, socket.SOCK_RAW)'",
-        "python3 -c 'import ctypes; import sys; sys.exit(0 if ctypes.CDLL(None).ptrace(16, 1, 0, 0) == 0 and False else 1)'",
         "cat /proc/kcore > /dev/null",
-        "ls /proc/1/root/work",
+        &format!("ls {}", up.data().display()),
         "date -s 2001-01-01",
         "hostname other",
     ] {
