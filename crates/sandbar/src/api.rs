@@ -27,18 +27,35 @@ pub(crate) struct Args {
     /// Where objects, certificates, tokens and kubeconfigs are kept; made if it is not there [default: ~/.sandbar]
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
-    /// The port to listen on; 0 is any free one
+    #[command(flatten)]
+    door: Door,
+    /// Keep objects in memory only: they end with the process
+    #[arg(long)]
+    ephemeral: bool,
+}
+
+/// Where the API listens.
+#[derive(clap::Args)]
+pub(crate) struct Door {
+    /// The port of the Kubernetes API; 0 is any free one
     #[arg(long, value_name = "PORT", default_value_t = 7443)]
     port: u16,
-    /// The address to listen on; 0.0.0.0 or :: is every address of this machine
+    /// The address of the Kubernetes API; 0.0.0.0 or :: is every address of this machine
     #[arg(long, value_name = "ADDRESS", default_value_t = Ipv4Addr::LOCALHOST.into())]
     listen: IpAddr,
     /// Another name or address that clients may use for this machine; can be repeated
     #[arg(long, value_name = "NAME")]
     tls_san: Vec<String>,
-    /// Keep objects in memory only: they end with the process
-    #[arg(long)]
-    ephemeral: bool,
+}
+
+impl Door {
+    pub(crate) fn options(&self) -> serve::Options {
+        serve::Options {
+            listen: SocketAddr::new(self.listen, self.port),
+            names: self.tls_san.clone(),
+            limits: Limits::default(),
+        }
+    }
 }
 
 impl Args {
@@ -64,12 +81,7 @@ impl Args {
             Location::Directory(path) => path.display().to_string(),
         };
         let cluster = Cluster::open(local::Options::at(location)).await?;
-        let options = serve::Options {
-            listen: SocketAddr::new(self.listen, self.port),
-            names: self.tls_san,
-            limits: Limits::default(),
-        };
-        let running = serve::start(home, cluster.service(), options)
+        let running = serve::start(home, cluster.service(), self.door.options())
             .await
             .map_err(with_remedy)?;
         say(&introduction(&running, &objects))?;

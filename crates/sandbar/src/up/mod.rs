@@ -4,7 +4,6 @@ mod definitions;
 mod pool;
 
 use std::{
-    net::{IpAddr, Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
     process::Command,
     time::Instant,
@@ -17,13 +16,13 @@ use local::{
     image::Images,
     network::{self, Network, NetworkError},
     node::{self, Node, inside::Inside},
-    serve::{self, Home, Limits, Running},
+    serve::{self, Home, Running},
     store::Location,
 };
 use tokio::{runtime::Runtime, task::JoinHandle};
 
 use crate::{
-    api::{default_directory, say, with_remedy},
+    api::{Door, default_directory, say, with_remedy},
     signals::asked_to_stop,
 };
 
@@ -44,15 +43,8 @@ pub(crate) struct Args {
     /// Where everything is kept; two directories are two independent instances [default: ~/.sandbar]
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
-    /// The port of the Kubernetes API; 0 is any free one
-    #[arg(long, value_name = "PORT", default_value_t = 7443)]
-    port: u16,
-    /// The address of the Kubernetes API; 0.0.0.0 or :: is every address of this machine
-    #[arg(long, value_name = "ADDRESS", default_value_t = Ipv4Addr::LOCALHOST.into())]
-    listen: IpAddr,
-    /// Another name or address that clients may use for this machine; can be repeated
-    #[arg(long, value_name = "NAME")]
-    tls_san: Vec<String>,
+    #[command(flatten)]
+    door: Door,
     /// How many sandboxes the warm pool `base` begins with; the pool is made at the first start only, and not at all with 0
     #[arg(long, value_name = "COUNT", default_value_t = 2)]
     pool: u32,
@@ -85,12 +77,7 @@ impl Args {
         cluster.set_streams(node::NAME, node.streams());
         let controllers = control(&cluster);
         let stock = pool::make(&cluster.client(), &directory, self.pool).await?;
-        let options = serve::Options {
-            listen: SocketAddr::new(self.listen, self.port),
-            names: self.tls_san.clone(),
-            limits: Limits::default(),
-        };
-        let served = serve::start(home, cluster.service(), options).await;
+        let served = serve::start(home, cluster.service(), self.door.options()).await;
         let running = match served {
             Ok(running) => running,
             Err(error) => {
