@@ -156,6 +156,7 @@ impl Stage {
             cgroup_parent: self.cgroup.clone(),
             cgroup: name.to_owned(),
             user_namespace: None,
+            first: None,
         })
     }
 

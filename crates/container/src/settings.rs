@@ -17,6 +17,8 @@ pub struct PodSettings {
     /// A user namespace that everything in the pod lives in, the shim included. Who is not root cannot go without, and root
     /// cannot have one.
     pub user_namespace: Option<UserNamespace>,
+    /// The container that will be started first, if that is known: part of its start is done before it is asked for.
+    pub first: Option<String>,
 }
 
 /// Which ids inside the pod are which outside.
@@ -246,6 +248,9 @@ impl PodSettings {
         check_absolute("pod directory", &self.dir)?;
         check_name("cgroup parent", &self.cgroup_parent)?;
         check_name("cgroup", &self.cgroup)?;
+        if let Some(first) = &self.first {
+            check_name("container name", first)?;
+        }
         if self.hostname.is_empty() || self.hostname.len() > 64 {
             return Err(format!(
                 "host name {:?} must have 1 to 64 characters",

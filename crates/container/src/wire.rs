@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 use std::time::SystemTime;
 
 use rustix::net::{
@@ -136,6 +137,14 @@ pub enum Event {
     Exited(ContainerState),
     /// More happened than was listened to: ask for `containers`.
     Missed,
+}
+
+/// What a builder that waits for its container is told, with the container's ends of its pipes.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Build {
+    pub(crate) settings: ContainerSettings,
+    pub(crate) dir: PathBuf,
+    pub(crate) streams: Vec<StreamKind>,
 }
 
 /// What a builder child tells its shim, with the terminal's descriptor if there is one.

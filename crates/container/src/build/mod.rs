@@ -26,7 +26,8 @@ use rustix::thread::UnshareFlags;
 
 use crate::cgroup::Cgroups;
 use crate::settings::{ContainerSettings, ExecSettings, User};
-use crate::{sys, wire};
+use crate::sys;
+use crate::wire::{self, StreamKind};
 use executor::Confined;
 
 /// The library's name for the one container in its directory.
@@ -75,9 +76,6 @@ fn library(doing: &'static str, error: &dyn std::error::Error) -> BuildError {
 pub(crate) struct Place<'a> {
     /// The container's directory.
     pub(crate) dir: &'a Path,
-    pub(crate) cgroups: &'a Cgroups,
-    /// The container's cgroup.
-    pub(crate) leaf: &'a str,
     pub(crate) user_namespace: bool,
 }
 
@@ -87,6 +85,35 @@ pub(crate) struct Stdio {
     pub(crate) stdin: Option<OwnedFd>,
     pub(crate) stdout: Option<OwnedFd>,
     pub(crate) stderr: Option<OwnedFd>,
+}
+
+impl Stdio {
+    pub(crate) fn received(streams: impl Iterator<Item = (StreamKind, OwnedFd)>) -> Self {
+        let mut stdio = Self::default();
+        for (kind, fd) in streams {
+            match kind {
+                StreamKind::Stdin => stdio.stdin = Some(fd),
+                StreamKind::Stdout => stdio.stdout = Some(fd),
+                StreamKind::Stderr => stdio.stderr = Some(fd),
+                StreamKind::Terminal => {}
+            }
+        }
+        stdio
+    }
+
+    /// For somebody else, who has to be told which is which.
+    pub(crate) fn copies(&self) -> io::Result<(Vec<StreamKind>, Vec<OwnedFd>)> {
+        let all = [
+            (StreamKind::Stdin, &self.stdin),
+            (StreamKind::Stdout, &self.stdout),
+            (StreamKind::Stderr, &self.stderr),
+        ];
+        let streams = all
+            .into_iter()
+            .filter_map(|(k, fd)| Some((k, fd.as_ref()?)));
+        let copies = streams.map(|(kind, fd)| Ok((kind, fd.try_clone()?)));
+        Ok(copies.collect::<io::Result<Vec<_>>>()?.into_iter().unzip())
+    }
 }
 
 /// What runs now: the process, and the master side of its terminal.
@@ -114,7 +141,8 @@ pub(crate) fn container(
     stdio: Stdio,
 ) -> Result<Running, BuildError> {
     let granted = capabilities::granted(&settings.capabilities, place.user_namespace)?;
-    prepare(place, settings.oom_score_adj)?;
+    raise_oom_score(settings.oom_score_adj);
+    isolate(place.user_namespace)?;
     hand_over(&stdio, &settings.user)?;
     let staged = mounts::stage(place.dir, settings, place.user_namespace)?;
     let open_files = open_files(settings.open_files);
@@ -162,7 +190,7 @@ pub(crate) fn exec(
     let bytes = during(doing, fs::read(place.dir.join("config.json")))?;
     let config = during(doing, serde_json::from_slice(&bytes))?;
     let process = config::exec(&config, settings);
-    prepare(place, None)?;
+    isolate(place.user_namespace)?;
     hand_over(&stdio, &config::user(&process))?;
     // the command's own name for its files: several may start at once
     let name = format!("exec-{}", std::process::id());
@@ -199,24 +227,24 @@ fn exec_with(
     })
 }
 
-/// Makes this process one that may become a container: signals, cgroups, a mount namespace of its own.
-fn prepare(place: &Place<'_>, oom_score_adj: Option<i32>) -> Result<(), BuildError> {
+/// Makes this process, which has been forked for it, one of the container's: signals, cgroups.
+pub(crate) fn enter(cgroups: &Cgroups, leaf: &str, user_namespace: bool) -> Result<(), BuildError> {
     sys::reset_signals();
     rustix::process::umask(Mode::WGRP | Mode::WOTH);
-    if !place.cgroups.has_v2() && !place.user_namespace {
-        return Err(BuildError::Refused(match place.cgroups.unavailable() {
+    if !cgroups.has_v2() && !user_namespace {
+        return Err(BuildError::Refused(match cgroups.unavailable() {
             Some(reason) => format!("{reason}; only a pod with a user namespace can do without"),
             None => {
                 "cgroup version 2 is not mounted: mount it at /sys/fs/cgroup/unified".to_owned()
             }
         }));
     }
-    during(
-        "joining the container's cgroup",
-        place.cgroups.join(place.leaf),
-    )?;
-    raise_oom_score(oom_score_adj);
-    if !place.user_namespace {
+    during("joining the container's cgroup", cgroups.join(leaf))
+}
+
+/// Gives this process mounts of its own, and nothing of who started Sandbar.
+fn isolate(user_namespace: bool) -> Result<(), BuildError> {
+    if !user_namespace {
         // the groups of whoever started Sandbar are no business of a container
         during("dropping groups", rustix::thread::set_thread_groups(&[]))?;
     }
@@ -226,7 +254,7 @@ fn prepare(place: &Place<'_>, oom_score_adj: Option<i32>) -> Result<(), BuildErr
     )?;
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     during("hiding mounts", rustix::mount::mount_change("/", private))?;
-    hide_cgroups(place.user_namespace)
+    hide_cgroups(user_namespace)
 }
 
 /// The library would look for cgroups of its own choice and join them, which has been done and costs. In this mount namespace

@@ -5,6 +5,7 @@
 //! that reports through a socket (`start`), and output is read when there is some (`container`, `log`).
 
 mod container;
+mod early;
 mod log;
 mod peer;
 mod setup;
@@ -26,6 +27,7 @@ use crate::sys;
 use crate::tree::remove_tree;
 use crate::wire::{self, Call, Event, Failure, FromShim, Reply, Request};
 use container::Container;
+use early::Early;
 use log::Stream;
 use peer::Peer;
 use start::{Builder, Exec};
@@ -41,6 +43,7 @@ pub(super) struct Shim {
     peers: Vec<Peer>,
     containers: Vec<Container>,
     builders: Vec<Builder>,
+    early: Option<Early>,
     execs: Vec<Exec>,
     /// Processes that ended before their builder said what they are.
     unclaimed: Vec<(i32, WaitStatus)>,
@@ -86,12 +89,14 @@ pub(crate) fn run(settings: PodSettings, connection: OwnedFd) -> ! {
         peers: Vec::new(),
         containers: Vec::new(),
         builders: Vec::new(),
+        early: None,
         execs: Vec::new(),
         unclaimed: Vec::new(),
         stopping: None,
         next_id: 1,
     };
     shim.welcome(connection);
+    shim.begin_early();
     loop {
         if let Err(error) = shim.turn() {
             eprintln!("{error}");

@@ -13,7 +13,7 @@ use rustix::process::WaitStatus;
 use super::container::Container;
 use super::log::Log;
 use super::{Shim, setup};
-use crate::build::{self, Place, Stdio};
+use crate::build::{self, BuildError, Place, Stdio};
 use crate::process::Identity;
 use crate::settings::{ContainerSettings, ExecSettings};
 use crate::state::{self, ContainerState, Exit};
@@ -80,6 +80,17 @@ impl Pipes {
     }
 }
 
+/// The shim's end, and that of the builder.
+pub(super) fn builder_sockets() -> io::Result<(OwnedFd, OwnedFd)> {
+    let sockets = socketpair(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )?;
+    Ok(sockets)
+}
+
 impl Shim {
     pub(super) fn start(
         &mut self,
@@ -130,6 +141,8 @@ impl Shim {
         dir: &Path,
     ) -> io::Result<()> {
         let name = &settings.name;
+        // whoever is not needed now is sent away
+        let early = self.early.take();
         fs::create_dir_all(dir.join("runtime"))?;
         let log = Log::open(&settings.log).map_err(|error| {
             let text = format!("opening log {}: {error}", settings.log.display());
@@ -162,9 +175,15 @@ impl Shim {
             watchers: Vec::new(),
         };
         self.containers.push(container);
-        self.fork_builder(peer, call, Work::Container(id), |shim, socket| {
-            let place = shim.place(dir, name);
-            build::report(socket, build::container(&place, settings, theirs))
+        let work = Work::Container(id);
+        if let Some((pid, socket)) = early.and_then(|early| early.build(settings, dir, &theirs)) {
+            self.expect(peer, call, work, pid, socket);
+            return Ok(());
+        }
+        self.fork_builder(peer, call, work, |shim, socket| {
+            let entered = shim.enter(name);
+            let built = entered.and_then(|()| build::container(&shim.place(dir), settings, theirs));
+            build::report(socket, built)
         })
     }
 
@@ -204,16 +223,20 @@ impl Shim {
             .filter_map(|(k, fd)| Some((k, fd?)))
             .unzip();
         self.fork_builder(peer, call, Work::Exec(kinds, fds), |shim, socket| {
-            let place = shim.place(dir, name);
-            build::report(socket, build::exec(&place, settings, theirs))
+            let entered = shim.enter(name);
+            let built = entered.and_then(|()| build::exec(&shim.place(dir), settings, theirs));
+            build::report(socket, built)
         })
     }
 
-    fn place<'a>(&'a self, dir: &'a Path, leaf: &'a str) -> Place<'a> {
+    /// In a child: what it becomes belongs to the container.
+    pub(super) fn enter(&self, name: &str) -> Result<(), BuildError> {
+        build::enter(&self.cgroups, name, self.settings.user_namespace.is_some())
+    }
+
+    pub(super) fn place<'a>(&self, dir: &'a Path) -> Place<'a> {
         Place {
             dir,
-            cgroups: &self.cgroups,
-            leaf,
             user_namespace: self.settings.user_namespace.is_some(),
         }
     }
@@ -225,29 +248,28 @@ impl Shim {
         work: Work,
         child: impl FnOnce(&Self, &OwnedFd),
     ) -> io::Result<()> {
-        let (ours, theirs) = socketpair(
-            AddressFamily::UNIX,
-            SocketType::STREAM,
-            SocketFlags::CLOEXEC,
-            None,
-        )?;
+        let (ours, theirs) = builder_sockets()?;
         let Some(pid) = sys::fork()? else {
             // the client's ends of pipes must not stay open here: they would hide that the client has closed them
             drop((ours, work));
             child(self, &theirs);
             sys::exit_child(1)
         };
+        self.expect(peer, call, work, pid.as_raw_pid(), ours);
+        Ok(())
+    }
+
+    fn expect(&mut self, peer: u64, call: u64, work: Work, pid: i32, socket: OwnedFd) {
         let id = self.new_id();
         self.builders.push(Builder {
             id,
-            pid: pid.as_raw_pid(),
-            socket: ours,
+            pid,
+            socket,
             incoming: Incoming::default(),
             peer,
             call,
             work,
         });
-        Ok(())
     }
 
     /// A builder has something to say, or is gone.

@@ -51,6 +51,7 @@ impl Machine {
             cgroup_parent: self.cgroup.clone(),
             cgroup: format!("pod-{name}"),
             user_namespace: None,
+            first: None,
         }
     }
 

@@ -127,6 +127,7 @@ fn settings(dir: &Path) -> PodSettings {
         cgroup_parent: "sandbar-ordinary".to_owned(),
         cgroup: "pod".to_owned(),
         user_namespace: Some(UserNamespace::of_caller()),
+        first: None,
     }
 }
 

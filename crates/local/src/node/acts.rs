@@ -26,6 +26,7 @@ use super::{
     facts::{Made, Run},
     hooks,
     place::PodPlace,
+    plan,
     probes::Target,
     record::{self, ShellRecord},
     settings,
@@ -77,6 +78,7 @@ impl Lodging {
             cgroup_parent: self.site.cgroup_parent.clone(),
             cgroup: format!("pod-{}", self.uid),
             user_namespace: self.site.user_namespace(),
+            first: pod.spec.as_ref().and_then(plan::first),
         };
         let mut record = ShellRecord {
             number: record::shell(&self.place).number + 1,
@@ -277,11 +279,7 @@ impl Lodging {
         let Err(message) = hooks::run(hook, container, target).await else {
             return Ok(());
         };
-        let grace = pod
-            .spec
-            .as_ref()
-            .map(super::plan::grace)
-            .unwrap_or_default();
+        let grace = pod.spec.as_ref().map(plan::grace).unwrap_or_default();
         self.end_run(&container.name, &run.made, home, grace).await;
         Err(Trouble::new("PostStartHookError", message))
     }

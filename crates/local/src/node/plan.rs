@@ -52,6 +52,13 @@ pub(crate) struct Next {
     pub(crate) wake: Option<Timestamp>,
 }
 
+/// The container that a new pod begins with.
+pub(crate) fn first(spec: &PodSpec) -> Option<String> {
+    let inits = spec.init_containers.iter().flatten();
+    let mut all = inits.chain(&spec.containers);
+    all.next().map(|container| container.name.clone())
+}
+
 /// What to do about a pod.
 pub(crate) fn next(pod: &Pod, facts: &Facts, now: Timestamp) -> Next {
     let Some(spec) = &pod.spec else {

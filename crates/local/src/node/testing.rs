@@ -54,6 +54,7 @@ impl Lodge {
             cgroup_parent,
             cgroup: "pod-lodge".to_owned(),
             user_namespace: None,
+            first: None,
         };
         let pod = helper.start_pod(&settings).await.unwrap();
         Self {
