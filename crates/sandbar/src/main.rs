@@ -2,8 +2,6 @@
 
 use std::{ffi::OsStr, process::ExitCode};
 
-use mimalloc::MiMalloc;
-
 mod api;
 mod cli;
 mod cluster;
@@ -17,11 +15,8 @@ mod signals;
 mod table;
 mod up;
 
-/// Requests make and drop trees of small pieces; see docs/benchmarks.md for what it saves.
-#[global_allocator]
-static ALLOCATOR: MiMalloc = MiMalloc;
-
 fn main() -> ExitCode {
+    allocator::give_back_at_once();
     // before any thread is there: both are processes that must have one only
     let mut words = std::env::args_os().skip(1);
     match words.next().as_deref().and_then(OsStr::to_str) {
