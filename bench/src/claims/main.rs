@@ -29,8 +29,8 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cost::Writer;
 use crate::report::{Column, Figure};
-use crate::rollout::Edit;
-use crate::session::{Session, Setup};
+use crate::rollout::Rotations;
+use crate::session::{Nodes, Session, Setup};
 use crate::sizes::Sizes;
 use crate::targets::Targets;
 
@@ -124,6 +124,8 @@ pub(crate) enum What {
     Rotation,
     /// The same by an image change, in place
     InPlace,
+    /// The same with real containers, under the two lighter loads
+    InPlaceKubelet,
     /// Memory, idle CPU and restart at 10,000 sandboxes
     Scale,
 }
@@ -137,6 +139,7 @@ impl What {
             Self::Edit => "template edit",
             Self::Rotation => "rotation",
             Self::InPlace => "rotation in place",
+            Self::InPlaceKubelet => "rotation in place on a kubelet",
             Self::Scale => "scale",
         }
     }
@@ -243,16 +246,24 @@ async fn measure_step(
     targets: &Targets,
     step: &[What],
 ) -> Result<()> {
-    let restart = match step {
-        [What::InPlace] => setup.sizes.rollouts.restart,
-        _ => Duration::ZERO,
+    let nodes = match step {
+        [What::InPlaceKubelet] => Nodes::Kubelet,
+        [What::InPlace] => Nodes::Pretended {
+            restart: setup.sizes.rollouts.restart,
+        },
+        _ => Nodes::Pretended {
+            restart: Duration::ZERO,
+        },
     };
-    let mut session = Session::start(setup, restart).await?;
+    let mut session = Session::start(setup, nodes).await?;
     let session_mut = &mut session;
     let done = match step {
         [What::Edit] => rollout::edit(session_mut, column).await,
-        [What::Rotation] => rollout::rotations(session_mut, column, Edit::Env).await,
-        [What::InPlace] => rollout::rotations(session_mut, column, Edit::Image).await,
+        [What::Rotation] => rollout::rotations(session_mut, column, &Rotations::REPLACED).await,
+        [What::InPlace] => rollout::rotations(session_mut, column, &Rotations::IN_PLACE).await,
+        [What::InPlaceKubelet] => {
+            rollout::rotations(session_mut, column, &Rotations::ON_A_KUBELET).await
+        }
         [What::Scale] => scale::measure(session_mut, column).await,
         loads => per_claim::measure(session_mut, column, targets, loads).await,
     };

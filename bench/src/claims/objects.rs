@@ -36,7 +36,7 @@ impl Content {
         format!("{} {}", self.image(), self.number)
     }
 
-    fn image(self) -> String {
+    pub(crate) fn image(self) -> String {
         format!("registry.example.com/agent:v{}", self.image)
     }
 
@@ -48,9 +48,12 @@ impl Content {
                     "annotations": {START_DELAY: format!("{}ms", start.as_millis())},
                 },
                 "spec": {
+                    // who is the first process of a container hears no SIGTERM
+                    "terminationGracePeriodSeconds": 1,
                     "containers": [{
                         "name": "agent",
                         "image": self.image(),
+                        "command": ["sleep", "1000000"],
                         "env": [
                             {"name": REVISION, "value": self.number.to_string()},
                             {"name": "HOME", "value": "/home/agent"},

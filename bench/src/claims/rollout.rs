@@ -12,14 +12,12 @@ use crate::report::{Column, Figure, Target, Unit};
 use crate::session::Session;
 use crate::stock::Extremes;
 
-/// λ·τ/R: the share of the pool that the load alone has out of stock.
-const RATIOS: [f64; 4] = [0.05, 0.2, 0.3, 0.6];
 const LOOK: Duration = Duration::from_millis(20);
 const SAY: Duration = Duration::from_secs(5);
 
 /// How members can follow the template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Edit {
+enum Edit {
     /// By being replaced.
     Env,
     /// Where they are.
@@ -39,13 +37,38 @@ impl Edit {
             },
         }
     }
+}
 
-    fn title(self) -> &'static str {
-        match self {
-            Self::Env => "rotation",
-            Self::Image => "rotation in place",
-        }
-    }
+/// Rotations of pools, one load after the other.
+pub(crate) struct Rotations {
+    title: &'static str,
+    edit: Edit,
+    /// λ·τ/R: the share of the pool that the load alone has out of stock.
+    ratios: &'static [f64],
+    /// Of a hundred members of the usual pool so many.
+    percent: usize,
+}
+
+impl Rotations {
+    const RATIOS: &'static [f64] = &[0.05, 0.2, 0.3, 0.6];
+    pub(crate) const REPLACED: Self = Self {
+        title: "rotation",
+        edit: Edit::Env,
+        ratios: Self::RATIOS,
+        percent: 100,
+    };
+    pub(crate) const IN_PLACE: Self = Self {
+        title: "rotation in place",
+        edit: Edit::Image,
+        ..Self::REPLACED
+    };
+    /// A single node has neither room for a hundred pods nor the time to start several a second.
+    pub(crate) const ON_A_KUBELET: Self = Self {
+        title: "rotation in place on a kubelet",
+        edit: Edit::Image,
+        ratios: &[0.05, 0.2],
+        percent: 20,
+    };
 }
 
 struct Plan {
@@ -146,29 +169,29 @@ fn with_counts(figure: Figure, found: &Findings) -> Figure {
 pub(crate) async fn rotations(
     session: &mut Session,
     column: &mut Column,
-    edit: Edit,
+    rotations: &Rotations,
 ) -> Result<()> {
     let sizes = session.setup.sizes.rollouts.clone();
-    for (index, ratio) in RATIOS.into_iter().enumerate() {
+    let replicas = (sizes.rotated_pool * rotations.percent / 100).max(5);
+    for (index, ratio) in rotations.ratios.iter().enumerate() {
         let plan = Plan {
             pool: format!("rotated-{index}"),
-            replicas: sizes.rotated_pool,
-            rate: ratio * sizes.rotated_pool as f64 / sizes.start.as_secs_f64(),
+            replicas,
+            rate: ratio * replicas as f64 / sizes.start.as_secs_f64(),
             pace: Pace::Random,
-            edit,
+            edit: rotations.edit,
         };
-        progress(&format!("{} at λ·τ/R {ratio}", edit.title()));
+        progress(&format!("{} at λ·τ/R {ratio}", rotations.title));
         let found = roll(session, &plan).await?;
-        report(column, edit, plan.replicas, ratio, &found);
+        report(column, rotations.title, replicas, *ratio, &found);
         session.remove_pool(&plan.pool).await?;
     }
     Ok(())
 }
 
-fn report(column: &mut Column, edit: Edit, replicas: usize, ratio: f64, found: &Findings) {
+fn report(column: &mut Column, title: &str, replicas: usize, ratio: f64, found: &Findings) {
     let what = format!(
-        "{} of {replicas} at λ·τ/R {ratio}: cold starts / floor violations / p99 during ÷ before / time",
-        edit.title()
+        "{title} of {replicas} at λ·τ/R {ratio}: cold starts / floor violations / p99 during ÷ before / time"
     );
     let share = found.during / found.before.max(f64::MIN_POSITIVE);
     let none = Target::AtMost(0.0);
@@ -178,8 +201,7 @@ fn report(column: &mut Column, edit: Edit, replicas: usize, ratio: f64, found: &
         .part("p99 ratio", share, Unit::Number, Target::AtMost(1.2));
     column.add(with_counts(took(figure, found), found));
     let what = format!(
-        "  {} at {ratio}: least claimable / most out by the rollout / stale hand-outs / p99 before / p99 during",
-        edit.title()
+        "  {title} at {ratio}: least claimable / most out by the rollout / stale hand-outs / p99 before / p99 during"
     );
     let (number, late) = (Unit::Number, Unit::Millis);
     column.add(

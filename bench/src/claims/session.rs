@@ -44,6 +44,31 @@ pub(crate) struct Setup {
     pub(crate) sizes: Sizes,
 }
 
+/// What the pods run on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Nodes {
+    /// Many that only pretend; a container takes so long to restart with another image.
+    Pretended { restart: Duration },
+    /// One, with containers.
+    Kubelet,
+}
+
+impl Nodes {
+    fn options(self) -> OwnOptions {
+        match self {
+            Self::Pretended { restart } => OwnOptions {
+                fake_nodes: FAKE_NODES,
+                pod_restart_delay: restart,
+                ..OwnOptions::default()
+            },
+            Self::Kubelet => OwnOptions {
+                kubelet: true,
+                ..OwnOptions::default()
+            },
+        }
+    }
+}
+
 pub(crate) struct Session {
     pub(crate) setup: Setup,
     pub(crate) desk: Arc<Desk>,
@@ -56,18 +81,18 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// `restart` is how long a container takes to restart with another image.
-    pub(crate) async fn start(setup: &Setup, restart: Duration) -> Result<Self> {
+    pub(crate) async fn start(setup: &Setup, nodes: Nodes) -> Result<Self> {
         progress("starting a cluster");
-        let bed = Testbed::own(OwnOptions {
+        let options = OwnOptions {
             controller_manager: true,
-            fake_nodes: FAKE_NODES,
-            pod_restart_delay: restart,
             audit: true,
             fsync: true,
-            ..OwnOptions::default()
-        });
-        let bed = bed.await?;
+            ..nodes.options()
+        };
+        let bed = Testbed::own(options).await?;
+        if nodes == Nodes::Kubelet {
+            import_images(&bed, setup.sizes.rollouts.rounds).await?;
+        }
         let access = Access::read(&bed.kubeconfig()).await?;
         install(&access, setup.schemas).await?;
         progress("waiting until the cluster has taken note of the kinds");
@@ -273,6 +298,17 @@ impl Session {
         let counts = self.setup.writer.count(&writes);
         Ok(Cost::of(claims, counts, first, &last, idle))
     }
+}
+
+/// As many as there are rollouts, and the one before.
+async fn import_images(bed: &Testbed, rounds: usize) -> Result<()> {
+    progress("giving the kubelet its images");
+    let mut content = Content::FIRST;
+    for image in 1..=rounds + 1 {
+        content.image = image;
+        bed.import(&bed.busybox_image(&content.image())?).await?;
+    }
+    Ok(())
 }
 
 /// Defines the kinds and waits until all are served.
