@@ -12,6 +12,7 @@ mod import;
 pub mod layer;
 mod merged;
 mod meter;
+mod name;
 mod policy;
 mod pull;
 mod registry;
@@ -102,7 +103,7 @@ pub struct Progress {
 /// Reads the name of an image as people write it: `busybox` is `docker.io/library/busybox:latest`.
 pub fn reference(text: &str) -> Result<Reference, Error> {
     let short = || text.chars().take(300).collect();
-    text.parse().map_err(|error| Error::Name(short(), error))
+    name::parse(text).map_err(|error| Error::Name(short(), error))
 }
 
 /// The name under which an image is kept: with a digest, the tag says nothing.
@@ -178,7 +179,7 @@ impl Images {
                 .as_ref()
                 .is_some_and(|one| one.to_string() == digest);
             is_same
-                && record.name.parse().is_ok_and(|name: Reference| {
+                && name::parse(&record.name).is_ok_and(|name| {
                     name.registry() == reference.registry()
                         && name.repository() == reference.repository()
                 })
