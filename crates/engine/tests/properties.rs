@@ -191,6 +191,23 @@ proptest! {
     }
 
     #[test]
+    fn a_member_that_is_lost_is_out_by_the_rollouts_doing(mut scene in scene()) {
+        scene.ledger = scene.plan().ledger;
+        let mut after = scene.clone();
+        let is_claimable = |member: &Member| {
+            member.intent.is_none() && !member.reserved && member.state == (State::Ready { since: Time(NOW.0 - 5_000) })
+        };
+        if let Some(index) = after.members.iter().position(is_claimable) {
+            after.members.remove(index);
+            after.lost = 1;
+            if old(&after) > scene.rolling_mut().partition as usize {
+                after.ledger = after.plan().ledger;
+                prop_assert!(out(&after) > out(&scene), "{:?}", after);
+            }
+        }
+    }
+
+    #[test]
     fn a_pool_never_grows_beyond_its_size_and_surge(scene in scene()) {
         let mut after = scene.clone();
         for _ in 0..3 {

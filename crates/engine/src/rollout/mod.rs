@@ -14,7 +14,8 @@
 //!
 //! is how many claimable members the pool has less than it would have without the rollout. Claims move
 //! neither side, so they can neither starve a rollout nor hide what it does, and a stale snapshot only
-//! makes the number too high. `out` never exceeds maxUnavailable.
+//! makes the number too high. `out` never exceeds maxUnavailable. A member that ends in any other way is
+//! booked on the rollout: a deletion that a former leader had on the wire may arrive when another plans.
 
 mod census;
 mod order;
@@ -45,6 +46,8 @@ pub struct Snapshot<'a> {
     /// Creations that were accepted and that `members` does not show yet.
     pub in_flight: &'a [Create],
     pub ledger: Ledger,
+    /// Members that have ended since the last plan though no claim had taken them and no action deleted them.
+    pub lost: u32,
     pub progress: Option<&'a Progress>,
     /// Nodes on which updates in place failed too often; members there are replaced.
     pub no_in_place: &'a BTreeSet<Node>,

@@ -27,6 +27,7 @@ pub struct Scene {
     pub members: Vec<Member>,
     pub in_flight: Vec<Create>,
     pub ledger: Ledger,
+    pub lost: u32,
     pub progress: Option<Progress>,
     pub no_in_place: BTreeSet<Node>,
     pub settings: Settings,
@@ -56,6 +57,7 @@ impl Scene {
             members: read(members),
             in_flight: Vec::new(),
             ledger: Ledger::default(),
+            lost: 0,
             progress: None,
             no_in_place: BTreeSet::new(),
             settings: Settings::new(strategy),
@@ -80,6 +82,7 @@ impl Scene {
             members: &self.members,
             in_flight: &self.in_flight,
             ledger: self.ledger,
+            lost: self.lost,
             progress: self.progress.as_ref(),
             no_in_place: &self.no_in_place,
         };
@@ -89,6 +92,7 @@ impl Scene {
     /// Shows the plan's actions in the snapshot, as a controller does before it has seen them.
     pub fn expect(&mut self, plan: &Plan) {
         self.ledger = plan.ledger;
+        self.lost = 0;
         self.progress = Some(plan.progress.clone());
         for action in &plan.actions {
             self.ledger.done(action);

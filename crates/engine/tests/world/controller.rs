@@ -82,6 +82,7 @@ impl World {
             members: &members,
             in_flight: &in_flight,
             ledger: controller.ledger,
+            lost: 0,
             progress: controller.progress.as_ref(),
             no_in_place: &BTreeSet::new(),
         };

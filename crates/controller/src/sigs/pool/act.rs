@@ -107,10 +107,9 @@ impl Pools {
         memory.ledger.done(action);
         let node = member.status.node_name.as_deref().map(Node::from);
         match action {
-            Action::Delete(Delete {
-                cause: Cause::Fallback,
-                ..
-            }) => {
+            Action::Delete(Delete { uid, cause, .. }) => {
+                memory.counted.remove(uid);
+                let node = node.filter(|_| *cause == Cause::Fallback);
                 node.into_iter().for_each(|node| memory.fell_back(node));
             }
             Action::Release(_) => {
@@ -121,7 +120,7 @@ impl Pools {
                     self.stock.record(&round.pool.meta.uid, took, now);
                 }
             }
-            Action::Create(_) | Action::Delete(_) | Action::UpdateInPlace(_) => {}
+            Action::Create(_) | Action::UpdateInPlace(_) => {}
         }
     }
 

@@ -7,12 +7,13 @@ use std::{
 
 use api::sigs::v1beta1::SandboxWarmPoolStatus;
 use engine::{
-    member::{Node, Revision},
+    member::{Node, Revision, Uid},
     rollout::{Create, Ledger, Pace, Progress},
 };
 use k8s_openapi::jiff::Timestamp;
 
 use super::refill::Refill;
+use crate::meta::Key;
 
 /// A node on which so many updates in place have failed in a row gets no more of them.
 const TOO_MANY: u32 = 3;
@@ -20,6 +21,8 @@ const TOO_MANY: u32 = 3;
 #[derive(Default)]
 pub(super) struct Memory {
     pub(super) ledger: Ledger,
+    /// The members that the last plan counted, without those that were deleted for it.
+    pub(super) counted: HashMap<Uid, Key>,
     pub(super) progress: Option<Progress>,
     /// Creations of which nobody knows whether they were done, by the name of the member.
     pub(super) unsure: BTreeMap<String, Create>,

@@ -1,9 +1,9 @@
 //! Keeping pools in stock.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use engine::{
-    member::{Difference, Member, Time},
+    member::{Difference, Member, Time, Uid},
     revision::name_hash,
     rollout::{Create, Plan, Snapshot, plan},
 };
@@ -319,11 +319,14 @@ impl Pools {
         let restored = || status::progress(&pool, target, &settings);
         let progress = memory.progress.take().or_else(restored);
         let in_flight: Vec<Create> = memory.unsure.values().cloned().collect();
+        let counted = counted(&members);
+        let lost = self.lost(&memory.counted, &counted);
         let snapshot = Snapshot {
             pool: &described,
             members: &seen,
             in_flight: &in_flight,
             ledger: memory.ledger,
+            lost,
             progress: progress.as_ref(),
             no_in_place: &memory.no_in_place(),
         };
@@ -333,6 +336,8 @@ impl Pools {
             .pace
             .hold_back(&mut plan, &settings, &demand, replicas, now);
         memory.ledger = plan.ledger;
+        // without a ledger nothing is booked
+        memory.counted = plan.ledger.0.map(|_| counted).unwrap_or_default();
         memory.progress = Some(plan.progress.clone());
         Round {
             pool,
@@ -344,9 +349,30 @@ impl Pools {
         }
     }
 
+    /// How many members have ended that were not claimed before. One that was claimed and ended since the last look is
+    /// taken for lost, which can only make a rollout slower.
+    fn lost(&self, before: &HashMap<Uid, Key>, now: &HashMap<Uid, Key>) -> u32 {
+        let left = before.iter().filter(|(uid, _)| !now.contains_key(uid));
+        let lost = left.filter(|(uid, key)| {
+            let known = self.stores.sandboxes.get(key);
+            let known = known.filter(|sandbox| *sandbox.meta.uid == *uid.as_str());
+            known.is_none_or(|sandbox| {
+                let meta = &sandbox.meta;
+                meta.is_deleting && meta.is_controlled_by_a(names::EXTENSIONS, member::KIND)
+            })
+        });
+        u32::try_from(lost.count()).unwrap_or(u32::MAX)
+    }
+
     fn see(&self, sandbox: &Arc<Sandbox>, wants_labels: bool) -> Member {
         let mut member = member::member_and_pod(sandbox, &self.stores.pods);
         member.labels = wants_labels.then(|| member::labels(sandbox));
         member
     }
+}
+
+fn counted(members: &[Arc<Sandbox>]) -> HashMap<Uid, Key> {
+    let staying = members.iter().filter(|member| !member.meta.is_deleting);
+    let counted = staying.map(|member| (Uid::from(&*member.meta.uid), member.meta.key.clone()));
+    counted.collect()
 }

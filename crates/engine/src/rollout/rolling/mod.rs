@@ -113,7 +113,7 @@ impl<'a> Roll<'a> {
         } else {
             old.min(rolling.max_surge.into())
         };
-        let extra = extra(snapshot.ledger, census.live - replicas, surge, old > 0);
+        let extra = extra(snapshot, census.live - replicas, surge, old > 0);
         Self {
             inputs,
             replicas,
@@ -345,11 +345,12 @@ fn to_update(inputs: &Inputs<'_>) -> i64 {
 /// Members that the rollout added, less those it removed.
 ///
 /// What the pool has `beyond` its size is the rollout's in any case. Surge that is not needed any more is
-/// not replenished, so claims take it off the ledger. Without a ledger every missing member is booked on a
-/// rollout that is under way.
-fn extra(ledger: Ledger, beyond: i64, surge: i64, under_way: bool) -> i64 {
-    match ledger.0 {
-        Some(extra) => beyond.max(extra.min(surge)),
+/// not replenished, so claims take it off the ledger. Booked on a rollout that is under way is every lost
+/// member, and without a ledger every missing one.
+fn extra(snapshot: &Snapshot<'_>, beyond: i64, surge: i64, under_way: bool) -> i64 {
+    let lost = if under_way { snapshot.lost } else { 0 };
+    match snapshot.ledger.0 {
+        Some(extra) => beyond.max((extra - i64::from(lost)).min(surge)),
         None if under_way => beyond,
         None => beyond.max(0),
     }

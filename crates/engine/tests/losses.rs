@@ -1,0 +1,55 @@
+//! Members that end though no claim has taken them and no plan has given them up.
+
+mod common;
+
+use common::{Scene, rolling, tally};
+use engine::rollout::{Action, InPlace, Ledger, Plan, Wait};
+
+fn marked(plan: &Plan) -> u32 {
+    let creates = plan.actions.iter().filter_map(|action| match action {
+        Action::Create(create) if create.for_rollout => Some(create.count),
+        _ => None,
+    });
+    creates.sum()
+}
+
+/// Four members and a failing one that was made for an earlier target; one of the four has just gone.
+fn bereft(lost: u32) -> Scene {
+    let mut scene = Scene::new(4, "3o 1o!", rolling(1, 1, InPlace::Never));
+    scene.members[3].for_rollout = true;
+    scene.ledger = Ledger(Some(1));
+    scene.lost = lost;
+    scene
+}
+
+#[test]
+fn what_is_lost_during_a_rollout_is_out_by_its_doing_and_what_claims_took_is_not() {
+    let plan = bereft(1).plan();
+    assert_eq!((tally(&plan).created, marked(&plan)), (1, 1));
+    assert_eq!(tally(&plan).replaced, 1, "only the failing one");
+    assert_eq!(plan.wait, Wait::MaxUnavailable { out: 1, max: 1 });
+    let plan = bereft(0).plan();
+    assert_eq!((tally(&plan).created, marked(&plan)), (1, 0));
+    assert_eq!(tally(&plan).replaced, 2);
+}
+
+#[test]
+fn what_is_lost_counts_once_and_until_it_is_replaced() {
+    let mut scene = bereft(1);
+    let plan = scene.plan();
+    scene.expect(&plan);
+    let plan = scene.plan();
+    assert_eq!(tally(&plan).replaced, 0);
+    assert_eq!(plan.wait, Wait::MaxUnavailable { out: 1, max: 1 });
+    scene.carry_out(&plan);
+    assert!(tally(&scene.plan()).replaced > 0);
+}
+
+#[test]
+fn what_is_lost_without_a_rollout_is_replenished_like_what_claims_took() {
+    let mut scene = Scene::new(4, "3n", rolling(1, 1, InPlace::Never));
+    scene.ledger = Ledger(Some(0));
+    scene.lost = 1;
+    let plan = scene.plan();
+    assert_eq!((tally(&plan).created, marked(&plan)), (1, 0));
+}
