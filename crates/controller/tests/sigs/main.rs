@@ -3,12 +3,14 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod guards;
+mod late;
 mod lean;
 #[path = "../support/clock.rs"]
 mod moved;
 mod rivals;
 mod scenarios;
 mod stage;
+mod wire;
 mod writes;
 
 use std::{panic::AssertUnwindSafe, time::Duration};

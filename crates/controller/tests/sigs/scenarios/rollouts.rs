@@ -29,7 +29,7 @@ fn strategy(kind: &str) -> Value {
 }
 
 /// Members are replaced, not changed in place.
-fn rolling(fields: Value) -> Value {
+pub(crate) fn rolling(fields: Value) -> Value {
     let mut rolling = json!({"inPlace": "Never", "maxUnavailable": 1, "maxSurge": 1});
     rolling
         .as_object_mut()
@@ -38,7 +38,7 @@ fn rolling(fields: Value) -> Value {
     json!({"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": rolling}})
 }
 
-async fn fill(stage: &Stage, replicas: u32, spec: Value) -> Vec<Sandbox> {
+pub(crate) async fn fill(stage: &Stage, replicas: u32, spec: Value) -> Vec<Sandbox> {
     stage
         .create::<SandboxTemplate>(template("one", "app:1", json!({})))
         .await;
