@@ -13,7 +13,7 @@ use kube::{
     api::{Patch, PatchParams},
 };
 use serde_json::{Value, json};
-use support::Served;
+use support::{Served, until};
 
 /// A cluster with controllers and a pool of two members.
 struct World(Served);
@@ -53,6 +53,24 @@ impl World {
             .patch("one", &params, &Patch::Merge(patch))
             .await
             .unwrap();
+    }
+
+    /// What the template says now.
+    async fn image(&self) -> String {
+        let template: SandboxTemplate = self.0.api().get("one").await.unwrap();
+        let pod = template.spec.blueprint.pod_template.spec.json();
+        pod["containers"][0]["image"].as_str().unwrap().to_owned()
+    }
+
+    /// Waits until the history ends with this revision.
+    async fn until_stored(&self, number: i64, image: &str) {
+        let wanted = format!("{number} (now)");
+        let look = async || {
+            let (_, said) = self.rollout(&["history", "pool"]).await;
+            let last = said.lines().last().unwrap_or_default();
+            (last.starts_with(&wanted) && last.contains(image)).then_some(())
+        };
+        until(&format!("{wanted} is {image}"), look).await;
     }
 
     /// Waits as a user does; what it says.
@@ -141,6 +159,33 @@ async fn a_rollout_is_followed_paused_resumed_and_undone() {
         said.contains("3 (now)") && said.lines().last().unwrap().contains("app:1"),
         "{said}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_undo_goes_to_the_revision_that_is_asked_for() {
+    let world = World::with_pool(json!({"type": "OnReplenish"})).await;
+    world.until_stored(1, "app:1").await;
+    for number in [2, 3] {
+        let image = format!("app:{number}");
+        world.set_image(&image).await;
+        world.until_stored(number, &image).await;
+    }
+    let to_first = ["undo", "pool", "--to-revision", "1"];
+    let (code, said) = world
+        .rollout(&[&to_first[..], &["--dry-run"]].concat())
+        .await;
+    assert!(
+        code == 0 && said.contains("would go back to revision 1 (app:1)"),
+        "{said}"
+    );
+    assert_eq!(world.image().await, "app:3");
+    let (code, said) = world.rollout(&to_first).await;
+    assert!(
+        code == 0 && said.contains("goes back to revision 1 (app:1)"),
+        "{said}"
+    );
+    assert_eq!(world.image().await, "app:1");
+    world.until_stored(4, "app:1").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
