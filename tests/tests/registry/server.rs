@@ -37,11 +37,18 @@ pub(crate) struct Layer {
 
 /// A layer of one file.
 pub(crate) fn layer(name: &str, content: &[u8]) -> Layer {
+    layer_of([(name, 0o644, content)])
+}
+
+/// A layer of files with their modes.
+pub(crate) fn layer_of<'a>(files: impl IntoIterator<Item = (&'a str, u32, &'a [u8])>) -> Layer {
     let mut tar = tar::Builder::new(Vec::new());
-    let mut header = tar::Header::new_gnu();
-    header.set_size(content.len() as u64);
-    header.set_mode(0o644);
-    tar.append_data(&mut header, name, content).unwrap();
+    for (name, mode, content) in files {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(content.len() as u64);
+        header.set_mode(mode);
+        tar.append_data(&mut header, name, content).unwrap();
+    }
     let archive = tar.into_inner().unwrap();
     let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
     packed.write_all(&archive).unwrap();
@@ -53,10 +60,16 @@ pub(crate) fn layer(name: &str, content: &[u8]) -> Layer {
 
 impl Registry {
     pub(crate) fn start(has_users: bool) -> Self {
+        Self::listening("127.0.0.1:0", has_users)
+    }
+
+    /// One that listens on an address of this machine.
+    pub(crate) fn listening(on: &str, has_users: bool) -> Self {
         static PROVIDER: Once = Once::new();
         PROVIDER.call_once(|| {
             let provider = rustls::crypto::ring::default_provider();
-            provider.install_default().unwrap();
+            // only one of those who use TLS here can be the first
+            let _ = provider.install_default();
         });
         let directory = tempfile::tempdir().unwrap();
         let users = directory.path().join("users");
@@ -65,7 +78,7 @@ impl Registry {
             "version": 0.1,
             "log": {"level": "info"},
             "storage": {"filesystem": {"rootdirectory": directory.path().join("data")}},
-            "http": {"addr": "127.0.0.1:0"},
+            "http": {"addr": on},
         });
         if has_users {
             config["auth"] = json!({"htpasswd": {"realm": "test", "path": users}});

@@ -10,16 +10,16 @@ mod executor;
 mod mounts;
 
 use std::ffi::CStr;
-use std::fs;
-use std::io::{self, Read};
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use libcontainer::container::builder::ContainerBuilder;
 use libcontainer::error::LibcontainerError;
 use libcontainer::syscall::syscall::SyscallType;
-use rustix::fs::Mode;
+use rustix::fs::{MemfdFlags, Mode};
 use rustix::mount::{MountFlags, MountPropagationFlags};
 use rustix::process::{Gid, Uid};
 use rustix::thread::UnshareFlags;
@@ -192,18 +192,20 @@ pub(crate) fn exec(
     let process = config::exec(&config, settings);
     isolate(place.user_namespace)?;
     hand_over(&stdio, &config::user(&process))?;
-    // the command's own name for its files: several may start at once
-    let name = format!("exec-{}", std::process::id());
-    let process_file = place.dir.join(format!("{name}.json"));
     let written = serde_json::to_vec(&process).map_err(io::Error::from);
-    during(
+    let written = during(
         "writing the command's configuration",
-        written.and_then(|bytes| fs::write(&process_file, bytes)),
+        written.and_then(|bytes| in_memory(&bytes)),
     )?;
-    let result = exec_with(place, &config, &process_file, stdio, settings.tty);
-    // a leftover does no harm and goes with the container
-    let _ = fs::remove_file(&process_file);
-    result
+    let process_file = PathBuf::from(format!("/proc/self/fd/{}", written.as_raw_fd()));
+    exec_with(place, &config, &process_file, stdio, settings.tty)
+}
+
+/// A file that takes no space on a disk, which may be full: commands are how one looks for the reason.
+fn in_memory(content: &[u8]) -> io::Result<File> {
+    let mut file = File::from(rustix::fs::memfd_create("config", MemfdFlags::CLOEXEC)?);
+    file.write_all(content)?;
+    Ok(file)
 }
 
 fn exec_with(
@@ -362,7 +364,7 @@ impl Failure {
         }
         let mut text = Vec::new();
         // would block: nothing more has been said
-        let _ = fs::File::from(self.read).read_to_end(&mut text);
+        let _ = File::from(self.read).read_to_end(&mut text);
         if !text.is_empty() {
             let reason = String::from_utf8_lossy(&text).into_owned();
             return Err(BuildError::Program(reason));

@@ -13,7 +13,7 @@ use anyhow::{Context, Result, anyhow};
 use controller::sigs;
 use local::{
     Cluster,
-    image::Images,
+    image::{self, Images},
     network::{self, Network, NetworkError},
     node::{self, Node, inside::Inside},
     serve::{self, Home, Running},
@@ -54,6 +54,9 @@ pub(crate) struct Args {
     /// A directory of this machine that sandboxes may have as a hostPath volume; can be repeated
     #[arg(long, value_name = "DIR")]
     allow_host_path: Vec<PathBuf>,
+    /// A registry to ask without TLS, such as registry.example:5000; can be repeated, and those on loopback always are
+    #[arg(long, value_name = "REGISTRY")]
+    insecure_registry: Vec<String>,
 }
 
 impl Args {
@@ -92,7 +95,7 @@ impl Args {
 
     async fn start_node(&self, cluster: &Cluster, directory: &Path) -> Result<(Node, String)> {
         let place = node_directory(directory);
-        let images = Images::open(&directory.join("images"))?;
+        let images = self.open_images(directory)?;
         let network = open_network(&place).await?;
         let ways = match (network.range(), rustix::process::geteuid().is_root()) {
             (Some(range), _) => format!("addresses from {range}, policies enforced"),
@@ -117,6 +120,14 @@ impl Args {
         };
         let node = Node::start(cluster.client(), options).await?;
         Ok((node, ways))
+    }
+
+    fn open_images(&self, directory: &Path) -> Result<Images> {
+        let options = image::Options {
+            insecure_registries: self.insecure_registry.clone(),
+            ..image::Options::default()
+        };
+        Ok(Images::open_with(&directory.join("images"), options)?)
     }
 
     async fn end(

@@ -1,5 +1,11 @@
 //! Sandboxes that mean harm: contained and reported, and the others go on.
 
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
+
+use kube::api::DeleteParams;
 use serde_json::json;
 
 use crate::instance::{Instance, container, eventually, sh};
@@ -116,6 +122,99 @@ async fn what_a_sandbox_may_not_do_it_cannot() {
         assert!(
             !reach(&gateway.to_string(), port.parse().unwrap()),
             "the API is out of reach"
+        );
+    }
+}
+
+/// Tells which processes it sees, whether it may trace a child of its own, and which of those named it can get hold of.
+const TRACER: &str = r#"
+import ctypes, os, signal, sys
+libc = ctypes.CDLL(None, use_errno=True)
+PTRACE_ATTACH, PTRACE_SEIZE = 16, 0x4206
+class Part(ctypes.Structure):
+    _fields_ = [("base", ctypes.c_void_p), ("len", ctypes.c_size_t)]
+def traces(pid, how):
+    return libc.ptrace(ctypes.c_long(how), ctypes.c_long(pid), None, None) == 0
+def reads(pid):
+    buffer = ctypes.create_string_buffer(8)
+    here, there = Part(ctypes.addressof(buffer), 8), Part(ctypes.addressof(buffer), 8)
+    read = libc.process_vm_readv(ctypes.c_int(pid), ctypes.byref(here), 1, ctypes.byref(there), 1, 0)
+    return read > 0 or ctypes.get_errno() not in (1, 3)
+seen = [name for name in os.listdir("/proc") if name.isdigit()]
+print("seen", *seen)
+child = os.fork()
+if child == 0:
+    signal.pause()
+print("child", traces(child, PTRACE_ATTACH))
+os.kill(child, signal.SIGKILL)
+for pid in map(int, sys.argv[1:]):
+    if traces(pid, PTRACE_ATTACH) or traces(pid, PTRACE_SEIZE) or reads(pid) or os.path.exists(f"/proc/{pid}/mem"):
+        print("caught", pid)
+"#;
+
+#[tokio::test]
+async fn a_sandbox_traces_its_own_processes_and_neither_those_of_others_nor_the_host_s() {
+    let up = Instance::start().await;
+    up.run("inside", "exec sleep 1000").await;
+    up.run("other", "exec sleep 1000").await;
+    up.ready("inside").await;
+    up.ready("other").await;
+    let (seen, _) = up.exec("inside", &["python3", "-c", TRACER]);
+    let own: BTreeSet<&str> = seen.lines().next().unwrap().split(' ').skip(1).collect();
+    assert!(own.contains("1") && own.len() <= 3, "{seen}");
+    assert!(seen.contains("child True"), "{seen}");
+
+    // the program, its helper, the shims, and what runs in both pods
+    let everybody = up.processes().into_iter().chain([std::process::id()]);
+    let strangers: Vec<String> = everybody.map(|pid| pid.to_string()).collect();
+    assert!(strangers.len() >= 7, "{strangers:?}");
+    let mut command = vec!["python3", "-c", TRACER];
+    // numbers below these are those of its own commands
+    command.extend(
+        strangers
+            .iter()
+            .map(String::as_str)
+            .filter(|pid| pid.len() > 2),
+    );
+    let (said, code) = up.exec("inside", &command);
+    assert_eq!(code, 0, "{said}");
+    assert!(!said.contains("caught"), "{said}");
+}
+
+#[tokio::test]
+async fn a_command_for_a_pod_that_is_dying_runs_or_says_why_not_and_never_hangs() {
+    let up = Instance::start().await;
+    let script = "trap '' TERM; while :; do sleep 0.1; done";
+    let spec = json!({"containers": [sh("main", script)], "terminationGracePeriodSeconds": 3});
+    up.pod("dying", spec).await;
+    up.ready("dying").await;
+    let options = DeleteParams::default();
+    up.pods().delete("dying", &options).await.unwrap();
+    let ask = || {
+        let mut answers = Vec::new();
+        loop {
+            let begun = Instant::now();
+            let (said, code) = up.exec("dying", &["echo", "hello"]);
+            assert!(begun.elapsed() < Duration::from_secs(10), "{said}");
+            let is_gone = said.contains("\"dying\" not found");
+            answers.push((code, said));
+            if is_gone {
+                return answers;
+            }
+        }
+    };
+    let answers: Vec<(i32, String)> = std::thread::scope(|scope| {
+        let askers: Vec<_> = (0..3).map(|_| scope.spawn(ask)).collect();
+        let answers = askers.into_iter().flat_map(|asker| asker.join().unwrap());
+        answers.collect()
+    });
+    assert_eq!(answers[0], (0, "hello\n".to_owned()));
+    for (code, said) in answers {
+        let is_clear = ["not found", "is not running", "is gone", "exit code 137"];
+        let is_clear = is_clear.iter().any(|words| said.contains(words));
+        assert!(
+            (code == 0 && said == "hello\n") || (code != 0 && is_clear),
+            "{code} {said:?}"
         );
     }
 }

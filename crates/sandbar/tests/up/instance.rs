@@ -27,6 +27,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_sandbar");
 
 pub(crate) struct Instance {
+    /// Taken away before the directory that it lies on.
+    _disk: Option<Disk>,
     directory: TempDir,
     options: Vec<String>,
     process: Option<(Child, BufReader<ChildStdout>)>,
@@ -41,11 +43,22 @@ impl Instance {
     }
 
     pub(crate) async fn with(options: &[&str]) -> Self {
+        Self::within(tempfile::tempdir().unwrap(), None, options).await
+    }
+
+    /// Without a warm pool, and with no more than so much space for all that it keeps.
+    pub(crate) async fn on_a_small_disk(mebibytes: u32) -> Self {
         let directory = tempfile::tempdir().unwrap();
+        let disk = Disk::mount(directory.path(), mebibytes);
+        Self::within(directory, Some(disk), &["--pool", "0"]).await
+    }
+
+    async fn within(directory: TempDir, disk: Option<Disk>, options: &[&str]) -> Self {
         let options: Vec<String> = options.iter().map(|&one| one.to_owned()).collect();
         let (process, introduction) = spawn(&data(&directory), &options);
         let client = connect(&data(&directory)).await;
         Self {
+            _disk: disk,
             directory,
             options,
             process: Some(process),
@@ -66,6 +79,11 @@ impl Instance {
         let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
         let _ = kill_process(pid, signal);
         child.wait().unwrap();
+    }
+
+    /// Adds to how the program is started the next time.
+    pub(crate) fn options_for_next_start(&mut self, more: &[&str]) {
+        self.options.extend(more.iter().map(|&one| one.to_owned()));
     }
 
     /// Starts the program anew, in the same directory.
@@ -292,6 +310,26 @@ impl Drop for Instance {
     }
 }
 
+/// A file system of its own, in memory.
+struct Disk(PathBuf);
+
+impl Disk {
+    fn mount(at: &Path, mebibytes: u32) -> Self {
+        let size = format!("size={mebibytes}m,mode=755");
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(at);
+        assert!(mount.status().unwrap().success());
+        Self(at.to_owned())
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        // lazily: what still lies on it goes with it
+        let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
+    }
+}
+
 /// As the program derives it from its data directory.
 fn cgroup_of(data: &str) -> String {
     let node = format!("{data}/node");
@@ -344,7 +382,7 @@ async fn connect(data: &Path) -> Client {
 }
 
 /// A shell and what it needs, as files of an image.
-fn shell() -> Vec<(String, Vec<u8>)> {
+pub(crate) fn shell() -> Vec<(String, Vec<u8>)> {
     let programs = ["/bin/sh", "/bin/cat", "/bin/sleep"];
     let output = Command::new("ldd").args(programs).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();

@@ -5,13 +5,19 @@
 mod belongings;
 mod changes;
 mod crashes;
+mod disk;
 #[path = "../../../../tests/tests/fleet/fleet.rs"]
 mod fleet;
+mod forward;
 mod ground;
 mod hostile;
+mod images;
 mod instance;
 mod instances;
 mod pods;
 mod probes;
+#[path = "../../../../tests/tests/registry/server.rs"]
+#[allow(dead_code, reason = "what spoils a registry is for its own tests")]
+mod registry;
 mod sandboxes;
 mod scenarios;
