@@ -15,6 +15,7 @@ use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 use tokio::sync::{Mutex, broadcast};
+use tokio::time::sleep;
 
 use crate::settings::{ContainerSettings, ExecSettings, Limits, PodSettings};
 use crate::shim::SOCKET;
@@ -23,6 +24,10 @@ use crate::wire::{Event, Failure, Outgoing, Reply, Request, StartPod, Started};
 use connection::{Answer, Connection};
 
 pub use streams::{Attached, Exec, Pipe, Streams};
+
+/// How often, and how soon, one comes again to a shim that has too many waiting.
+const ATTEMPTS: u32 = 100;
+const PAUSE: Duration = Duration::from_millis(10);
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -111,12 +116,12 @@ pub struct Pod {
 impl Pod {
     /// Finds the shim that lives in a directory.
     pub async fn connect(dir: &Path) -> Result<Self, Error> {
-        let nobody = |_: io::Error| Error::NobodyHome(dir.to_owned());
         // by way of a descriptor: the path may be longer than the address of a socket can be
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let opened = rustix::fs::open(dir, flags, Mode::empty()).map_err(|e| nobody(e.into()))?;
+        let opened = rustix::fs::open(dir, flags, Mode::empty())
+            .map_err(|error| not_reached(dir, error.into()))?;
         let path = format!("/proc/self/fd/{}/{SOCKET}", opened.as_raw_fd());
-        let socket = UnixStream::connect(path).await.map_err(nobody)?;
+        let socket = dial(&path).await.map_err(|error| not_reached(dir, error))?;
         Self::open(dir, socket).await
     }
 
@@ -231,6 +236,27 @@ impl Pod {
     }
 }
 
+/// Connects, if need be when those who came before have been let in.
+async fn dial(path: &str) -> io::Result<UnixStream> {
+    for _ in 0..ATTEMPTS {
+        match UnixStream::connect(path).await {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => sleep(PAUSE).await,
+            answer => return answer,
+        }
+    }
+    UnixStream::connect(path).await
+}
+
+/// Nobody is home where there is no socket, or nobody who listens. Anything else says nothing about the shim.
+fn not_reached(dir: &Path, error: io::Error) -> Error {
+    match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+            Error::NobodyHome(dir.to_owned())
+        }
+        _ => Error::Connection(error),
+    }
+}
+
 /// What happens in a pod, from `Pod::events`.
 pub struct Events {
     receiver: broadcast::Receiver<Event>,
@@ -261,5 +287,50 @@ async fn flush(socket: &UnixStream, outgoing: &mut Outgoing) -> io::Result<()> {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             result => return result,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+    use std::os::unix::net::{UnixListener, UnixStream};
+
+    use super::{Error, Pod, SOCKET};
+
+    #[tokio::test]
+    async fn nobody_is_home_only_where_nobody_listens() {
+        let directory = tempfile::tempdir().unwrap();
+        let dir = directory.path();
+        let is_empty = |reached: Result<Pod, Error>| matches!(reached, Err(Error::NobodyHome(_)));
+        assert!(is_empty(Pod::connect(&dir.join("absent")).await));
+        assert!(is_empty(Pod::connect(dir).await));
+        drop(UnixListener::bind(dir.join(SOCKET)).unwrap());
+        assert!(is_empty(Pod::connect(dir).await));
+
+        std::fs::remove_file(dir.join(SOCKET)).unwrap();
+        symlink(SOCKET, dir.join(SOCKET)).unwrap();
+        let reached = Pod::connect(dir).await;
+        assert!(matches!(reached, Err(Error::Connection(_))));
+    }
+
+    #[tokio::test]
+    async fn whom_others_wait_for_is_home() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join(SOCKET);
+        let listener = UnixListener::bind(&path).unwrap();
+        rustix::net::listen(&listener, 0).unwrap();
+        // the queue of nobody holds one
+        let _first = UnixStream::connect(&path).unwrap();
+        let reached = Pod::connect(directory.path()).await;
+        assert!(matches!(reached, Err(Error::Connection(_))));
+
+        let reaching = Pod::connect(directory.path());
+        let letting_in = async {
+            listener.accept().unwrap();
+            drop(tokio::task::spawn_blocking(move || listener.accept().map(drop)).await);
+        };
+        // let in, and not spoken to
+        let (reached, ()) = tokio::join!(reaching, letting_in);
+        assert!(matches!(reached, Err(Error::ShimGone)));
     }
 }

@@ -45,6 +45,8 @@ pub(super) struct Shim {
     builders: Vec<Builder>,
     early: Option<Early>,
     execs: Vec<Exec>,
+    /// Who asks for all containers, by which call, and waits for those that are being built.
+    asking: Vec<(u64, u64)>,
     /// Processes that ended before their builder said what they are.
     unclaimed: Vec<(i32, WaitStatus)>,
     stopping: Option<Stopping>,
@@ -91,6 +93,7 @@ pub(crate) fn run(settings: PodSettings, connection: OwnedFd) -> ! {
         builders: Vec::new(),
         early: None,
         execs: Vec::new(),
+        asking: Vec::new(),
         unclaimed: Vec::new(),
         stopping: None,
         next_id: 1,
@@ -256,7 +259,11 @@ impl Shim {
             Request::KillExec { exec, signal } => self.kill_exec(exec, signal).map(Some),
             Request::Resize { name, limits } => self.resize(&name, &limits).map(Some),
             Request::Remove { name } => self.remove(&name).map(Some),
-            Request::Containers => Ok(Some(Reply::Containers(self.states()))),
+            Request::Containers => {
+                self.asking.push((peer, id));
+                self.tell_containers();
+                Ok(None)
+            }
         };
         match answer {
             Ok(None) => {}
@@ -313,6 +320,18 @@ impl Shim {
             .map_err(|error| Failure::Failed(format!("removing container {name}: {error}")))?;
         self.containers.retain(|c| c.name != name);
         Ok(Reply::Done)
+    }
+
+    /// Answers those who ask for all containers, once it is known of each whether it runs: whoever started one may be gone, and
+    /// would not be asked for it.
+    fn tell_containers(&mut self) {
+        if self.asking.is_empty() || self.builders.iter().any(Builder::builds_container) {
+            return;
+        }
+        let states = self.states();
+        for (peer, id) in std::mem::take(&mut self.asking) {
+            self.reply(peer, id, Reply::Containers(states.clone()), Vec::new());
+        }
     }
 
     /// What is recorded, and for what lives here what is known.

@@ -35,6 +35,12 @@ pub(super) struct Builder {
     work: Work,
 }
 
+impl Builder {
+    pub(super) fn builds_container(&self) -> bool {
+        matches!(self.work, Work::Container(_))
+    }
+}
+
 enum Work {
     /// The container with this id.
     Container(u64),
@@ -311,6 +317,7 @@ impl Shim {
         if self.builders.is_empty() {
             self.unclaimed.clear();
         }
+        self.tell_containers();
     }
 
     fn container_runs(

@@ -144,6 +144,26 @@ async fn several_clients_see_the_same_pod() {
 }
 
 #[tokio::test]
+async fn a_start_that_nobody_waits_for_any_more_is_told_to_who_comes_next() {
+    let mut machine = Machine::new();
+    let pod = machine.pod("heir").await;
+    let dir = pod.dir().to_owned();
+    let main = machine.sh("main", "sleep 1000");
+    let mut start = std::pin::pin!(pod.start(&main));
+    // long enough to be sent, and mostly too short for an answer
+    let answer = tokio::time::timeout(Duration::from_millis(1), &mut start).await;
+    let heir = Pod::connect(&dir).await.unwrap();
+    let known = heir.containers().await.unwrap();
+    assert_eq!(known.len(), 1);
+    assert!(known[0].is_alive());
+    let started = match answer {
+        Ok(started) => started,
+        Err(_) => start.await,
+    };
+    assert_eq!(started.unwrap().pid, known[0].pid());
+}
+
+#[tokio::test]
 async fn twenty_pods_at_once_all_run_and_all_end() {
     let mut machine = Machine::new();
     let helper = Arc::new(machine.helper.take().unwrap());

@@ -23,6 +23,7 @@ use tokio::{sync::watch, task::spawn_blocking, time::timeout};
 use super::{
     claims,
     documents::Documents,
+    end,
     facts::{Made, Run},
     hooks,
     place::PodPlace,
@@ -33,6 +34,7 @@ use super::{
     site::Site,
     trouble::Trouble,
     volumes::{self, Volumes},
+    works::Works,
 };
 use crate::{
     image::Image,
@@ -52,6 +54,7 @@ pub(crate) struct Lodging {
     pub(crate) place: PodPlace,
     /// The run of each container that lives.
     pub(crate) running: watch::Receiver<BTreeMap<String, u32>>,
+    pub(crate) works: Works,
 }
 
 /// What containers live in, when it is there.
@@ -71,6 +74,10 @@ impl Lodging {
             Trouble::new("FailedCreatePodSandBox", message)
         };
         let dir = self.place.shim();
+        // made by a process that died before it was answered: nobody speaks to it
+        if container::has_shim(&dir) {
+            end::settle(&dir).await;
+        }
         fs::create_dir_all(&dir).map_err(|error| failed(io_error(&dir, &error)))?;
         let settings = PodSettings {
             dir,
@@ -218,7 +225,7 @@ impl Lodging {
         let claims = claims::directories(&self.site.client, pod, &self.site.claims).await?;
         let (site, place, uid) = (Arc::clone(&self.site), self.place.clone(), self.uid.clone());
         let (pod, documents) = (pod.clone(), documents.clone());
-        let worked = spawn_blocking(move || {
+        let worked = self.works.run(move || {
             let ip = address.map(|address| address.to_string());
             work(&volumes::Sources {
                 pod: &pod,
@@ -416,8 +423,8 @@ impl Lodging {
         self.site.tenants.remove(&self.uid);
         self.site.events.forget(&self.uid);
         self.detach().await;
-        let lodging = self.clone();
-        let containers = containers.to_vec();
+        let (lodging, containers) = (self.clone(), containers.to_vec());
+        let _alone = self.works.done().await;
         let cleaned = spawn_blocking(move || {
             for name in containers {
                 let _ = lodging.site.images.release(&holder(&lodging.uid, &name));

@@ -38,6 +38,7 @@ mod trouble;
 mod volumes;
 mod ways;
 mod worker;
+mod works;
 
 use std::{
     collections::BTreeSet,

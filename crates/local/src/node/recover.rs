@@ -1,9 +1,10 @@
 //! A pod that an earlier process has started: what is left of it, and what is known of it by its status.
 
-use std::{sync::Arc, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use container::ContainerState;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
+use tokio::time::{sleep, timeout};
 
 use super::{
     acts::{Home, moment},
@@ -16,6 +17,10 @@ use super::{
 use crate::kubelet::resize::wanted;
 
 const SIGTERM: i32 = 15;
+/// A shim answers in moments, also while it starts a container; one that does not is ended.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Until it is asked again by who could not.
+const PAUSE: Duration = Duration::from_millis(50);
 
 impl Care {
     /// Takes up a pod where it is: its shim lives, or was ended, or never was.
@@ -24,8 +29,7 @@ impl Care {
         if !place.shim().is_dir() {
             return;
         }
-        let found = container::Pod::connect(&place.shim()).await;
-        let Ok(shim) = found else {
+        let Ok(shim) = reach(&place.shim()).await else {
             return self.bury(pod).await;
         };
         let shim = Arc::new(shim);
@@ -48,7 +52,10 @@ impl Care {
             address,
             number: record.number,
         });
-        for state in shim.containers().await.unwrap_or_default() {
+        let Ok(Ok(states)) = timeout(PATIENCE, shim.containers()).await else {
+            return self.bury(pod).await;
+        };
+        for state in states {
             self.remember(&state, pod);
             if state.exit.is_none() {
                 self.runs(&state);
@@ -115,6 +122,20 @@ impl Care {
             }
         })
     }
+}
+
+/// Asks for the shim until it answers or is known to be gone: that nobody could ask says nothing about the pod.
+async fn reach(dir: &Path) -> Result<container::Pod, container::Error> {
+    let asked = async {
+        loop {
+            match container::Pod::connect(dir).await {
+                Err(container::Error::Connection(_)) => sleep(PAUSE).await,
+                answer => return answer,
+            }
+        }
+    };
+    let answer = timeout(PATIENCE, asked).await;
+    answer.unwrap_or_else(|_| Err(container::Error::NobodyHome(dir.to_owned())))
 }
 
 fn status_of<'a>(pod: &'a Pod, name: &str) -> Option<&'a ContainerStatus> {

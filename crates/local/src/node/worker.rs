@@ -33,6 +33,7 @@ use super::{
     report::PULL_ERROR,
     site::Site,
     trouble::Trouble,
+    works::Works,
 };
 use crate::{clock::after, kubelet::plan::pod_label};
 
@@ -179,6 +180,7 @@ impl Care {
                 place: site.place(&uid),
                 uid,
                 running: heard,
+                works: Works::default(),
             },
             wishes,
             facts: Facts::default(),

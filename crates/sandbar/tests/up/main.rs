@@ -21,3 +21,4 @@ mod probes;
 mod registry;
 mod sandboxes;
 mod scenarios;
+mod starts;

@@ -100,13 +100,13 @@ impl Care {
         self.watched.clear();
         self.running.send_replace(BTreeMap::new());
         let now = self.lodging.site.clock.now();
-        for run in self
-            .facts
-            .containers
-            .values_mut()
-            .filter_map(|one| one.run.as_mut())
-        {
-            run.end.get_or_insert_with(|| end::unseen(now));
+        for inmate in self.facts.containers.values_mut() {
+            if let Some(run) = &mut inmate.run {
+                run.end.get_or_insert_with(|| end::unseen(now));
+            }
+            inmate
+                .setback
+                .take_if(|setback| is_of_shell(&setback.trouble));
         }
         self.lodging.site.tenants.set(
             &self.lodging.uid,
@@ -132,7 +132,17 @@ impl Care {
         self.early.retain(|(other, _), _| other != name);
         match early {
             Some(state) => self.ended(&state, pod),
+            None if self.home.is_none() => self.lost(name),
             None => self.watch(name, pod),
+        }
+    }
+
+    /// What the container lived in was gone before its start was told.
+    fn lost(&mut self, name: &str) {
+        let now = self.lodging.site.clock.now();
+        let inmate = self.facts.containers.get_mut(name);
+        if let Some(run) = inmate.and_then(|inmate| inmate.run.as_mut()) {
+            run.end.get_or_insert_with(|| end::unseen(now));
         }
     }
 
@@ -207,11 +217,15 @@ impl Care {
         if !is_ending {
             self.warn(pod, &trouble);
         }
+        let is_past = self.home.is_none() && is_of_shell(&trouble);
         let inmate = self.facts.containers.entry(name.to_owned()).or_default();
         inmate.busy = None;
         let times = inmate.setback.as_ref().map_or(1, |before| before.times + 1);
         let setback = self.setback(trouble, times);
-        if !is_ending && let Some(inmate) = self.facts.containers.get_mut(name) {
+        if !is_ending
+            && !is_past
+            && let Some(inmate) = self.facts.containers.get_mut(name)
+        {
             inmate.setback = Some(setback);
         }
     }
@@ -286,4 +300,9 @@ impl Care {
             _ => drop(self.early.insert((name.clone(), attempt), state.clone())),
         }
     }
+}
+
+/// Whether it happened to what the container lives in, or within it: what comes after that has nothing to do with it.
+fn is_of_shell(trouble: &Trouble) -> bool {
+    trouble.reason == "RunContainerError"
 }
