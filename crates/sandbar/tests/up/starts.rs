@@ -1,11 +1,11 @@
 //! A container is being started when somebody dies: the program, or the shim that starts it.
 
-use std::time::Duration;
+use std::{path::Path, time::Duration};
 
 use k8s_openapi::{api::core::v1::Pod, jiff::Timestamp};
 use kube::ResourceExt as _;
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::instance::{Instance, container, eventually, sh};
 
@@ -19,10 +19,10 @@ async fn in_flight(up: &Instance) -> Pid {
     let pod = up.pod("both", containers).await;
     let runs = |pod: &Pod| container(pod, "main").ready;
     up.until("both", "ran its first container", runs).await;
-    let shim = shim(up);
+    let directory = up.data().join("node/pods").join(pod.uid().unwrap());
+    let shim = shim(&directory);
     kill_process(shim, Signal::STOP).unwrap();
     up.import(image, "late");
-    let directory = up.data().join("node/pods").join(pod.uid().unwrap());
     eventually("it is to be started", async || {
         directory.join("runs/second.json").exists()
     })
@@ -32,15 +32,12 @@ async fn in_flight(up: &Instance) -> Pid {
     shim
 }
 
-fn shim(up: &Instance) -> Pid {
-    let all = up.processes();
-    let mut all = all.iter().filter(|pid| {
-        let name = std::fs::read_to_string(format!("/proc/{pid}/comm"));
-        name.is_ok_and(|name| name.starts_with("sandbar-shim"))
-    });
-    let pid = i32::try_from(*all.next().unwrap()).unwrap();
-    assert_eq!(all.next(), None);
-    Pid::from_raw(pid).unwrap()
+/// By what it has written down: whom it forks is called the same for a moment.
+fn shim(directory: &Path) -> Pid {
+    let record = std::fs::read(directory.join("shim/shim.json")).unwrap();
+    let record: Value = serde_json::from_slice(&record).unwrap();
+    let pid = record["process"]["pid"].as_i64().unwrap();
+    Pid::from_raw(i32::try_from(pid).unwrap()).unwrap()
 }
 
 /// How many processes of the second container there are.
