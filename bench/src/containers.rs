@@ -157,6 +157,7 @@ impl Stage {
             cgroup: name.to_owned(),
             user_namespace: None,
             first: None,
+            isolated: true,
         })
     }
 

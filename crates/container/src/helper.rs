@@ -20,10 +20,24 @@ use crate::{seccomp, shim, sys, user_namespace};
 /// Tells the helper that it has been started from a read-only mount.
 const SEALED: &str = "SANDBAR_HELPER_SEALED";
 
-/// Runs the helper until its caller is gone. To be called first thing in `main`, before there is any thread; standard input is
+/// Runs the helper of pods that are isolated until its caller is gone. To be called first thing in `main`, before there is any thread; standard input is
 /// the caller's socket.
 pub fn run() -> ExitCode {
-    match serve() {
+    let sealed = || match std::env::var_os(SEALED).is_none() && may_mount() {
+        true => Err(run_sealed()?),
+        false => Ok(()),
+    };
+    end(sealed().and_then(|()| serve()))
+}
+
+/// The same for pods that are not: there are no namespaces to enter, and nothing to be sealed from whoever may do all that this
+/// process may.
+pub fn run_plain() -> ExitCode {
+    end(serve())
+}
+
+fn end(served: io::Result<()>) -> ExitCode {
+    match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("container helper: {error}");
@@ -33,9 +47,6 @@ pub fn run() -> ExitCode {
 }
 
 fn serve() -> io::Result<()> {
-    if std::env::var_os(SEALED).is_none() && may_mount() {
-        return Err(run_sealed()?);
-    }
     let socket = take_socket()?;
     let _ = rustix::thread::set_name(c"sandbar-helper");
     // a session of its own: who presses Ctrl-C means Sandbar, which may still need its helper

@@ -7,17 +7,22 @@
 //! Nothing of a container is mounted where the rest of the machine sees it: a short-lived child of the shim mounts everything
 //! in a mount namespace of its own, which ends with the container. Only cgroups, files and processes can be left over by a
 //! shim that was killed, and [`sweep`] removes them.
+//!
+//! [`isolation`] finds out whether any of this can be done here. Where it cannot, a pod may be [`PodSettings::isolated`] in
+//! nothing: its containers are then plain processes of this user.
 
 mod build;
 mod cgroup;
 mod client;
 pub mod helper;
+pub mod isolation;
 mod process;
 mod remains;
 mod seccomp;
 mod settings;
 mod shim;
 mod state;
+mod strays;
 mod sys;
 mod tree;
 mod user_namespace;

@@ -29,7 +29,14 @@ impl Identity {
     }
 }
 
+/// The process that a process is a child of, unless it has ended.
+pub(crate) fn parent(pid: i32) -> Option<i32> {
+    let stat = read_stat(pid).ok()?;
+    (!stat.ended).then_some(stat.parent)
+}
+
 struct Stat {
+    parent: i32,
     started: u64,
     ended: bool,
 }
@@ -44,6 +51,7 @@ fn parse_stat(text: &str) -> Option<Stat> {
     let (_, rest) = text.rsplit_once(')')?;
     let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
     Some(Stat {
+        parent: fields.get(1)?.parse().ok()?,
         started: fields.get(19)?.parse().ok()?,
         ended: matches!(*fields.first()?, "Z" | "X"),
     })
@@ -63,7 +71,7 @@ mod tests {
     fn a_program_named_like_the_line_itself_is_read_right() {
         let line = "7 (a) Z 1 (b)) S 1 7 7 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 12345 99 1";
         let stat = parse_stat(line).unwrap();
-        assert_eq!(stat.started, 12345);
+        assert_eq!((stat.started, stat.parent), (12345, 1));
         assert!(!stat.ended);
     }
 

@@ -8,7 +8,7 @@ use std::{io, thread};
 use crate::cgroup::{Cgroups, Hierarchy};
 use crate::shim::Record;
 use crate::state::{self, ContainerState};
-use crate::sys;
+use crate::{strays, sys};
 
 /// A killed process is gone in moments; one that is not hangs in the kernel.
 const ATTEMPTS: u32 = 1000;
@@ -67,6 +67,9 @@ pub fn sweep(dir: &Path) -> Result<Remains, SweepError> {
         let _ = sys::kill(state.pid(), libc::SIGKILL);
     }
     if let Ok(record) = Record::load(dir) {
+        if !record.isolated {
+            strays::kill_marked(dir);
+        }
         let failed = |source| SweepError::Cgroups {
             dir: dir.to_owned(),
             source,

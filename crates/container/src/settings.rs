@@ -19,6 +19,9 @@ pub struct PodSettings {
     pub user_namespace: Option<UserNamespace>,
     /// The container that will be started first, if that is known: part of its start is done before it is asked for.
     pub first: Option<String>,
+    /// Without it containers are plain processes of the caller, with everything of the machine before them: root file systems,
+    /// mounts, users, capabilities and filters mean nothing then. Such pods are started by [`crate::helper::run_plain`] only.
+    pub isolated: bool,
 }
 
 /// Which ids inside the pod are which outside.

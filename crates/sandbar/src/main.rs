@@ -17,10 +17,12 @@ mod up;
 
 fn main() -> ExitCode {
     allocator::give_back_at_once();
-    // before any thread is there: both are processes that must have one only
+    // before any thread is there: all are processes that must have one only
     let mut words = std::env::args_os().skip(1);
     match words.next().as_deref().and_then(OsStr::to_str) {
         Some(up::HELPER) => return container::helper::run(),
+        Some(up::PLAIN_HELPER) => return container::helper::run_plain(),
+        Some(up::PROBE) => return container::isolation::run(),
         Some(up::INSIDE) => return local::node::inside::run(&words.collect::<Vec<_>>()),
         _ => {}
     }

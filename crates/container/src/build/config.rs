@@ -46,13 +46,7 @@ pub(super) fn container(
     open_files: Option<u64>,
     user_namespace: bool,
 ) -> Value {
-    let mut env = settings.env.clone();
-    if !env.iter().any(|e| e.starts_with("PATH=")) {
-        env.push(DEFAULT_PATH.to_owned());
-    }
-    if settings.tty && !env.iter().any(|e| e.starts_with("TERM=")) {
-        env.push("TERM=xterm".to_owned());
-    }
+    let env = environment(settings);
     let rlimits: Vec<Value> = open_files
         .map(|n| json!({ "type": "RLIMIT_NOFILE", "soft": n, "hard": n }))
         .into_iter()
@@ -86,6 +80,17 @@ pub(super) fn container(
             "readonlyPaths": READ_ONLY,
         },
     })
+}
+
+pub(super) fn environment(settings: &ContainerSettings) -> Vec<String> {
+    let mut env = settings.env.clone();
+    if !env.iter().any(|e| e.starts_with("PATH=")) {
+        env.push(DEFAULT_PATH.to_owned());
+    }
+    if settings.tty && !env.iter().any(|e| e.starts_with("TERM=")) {
+        env.push("TERM=xterm".to_owned());
+    }
+    env
 }
 
 /// The process of a command: that of its container, with what is asked for.

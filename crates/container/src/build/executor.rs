@@ -2,12 +2,13 @@
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::ffi::CString;
 use std::io;
 use std::os::fd::RawFd;
 use std::path::PathBuf;
 
-use libcontainer::oci_spec::runtime::{Process, Spec};
+use libcontainer::oci_spec::runtime::Spec;
 use libcontainer::workload::{
     Executor, ExecutorError, ExecutorSetEnvsError, ExecutorValidationError,
 };
@@ -34,14 +35,20 @@ impl Confined {
         }
     }
 
-    fn report(&self, text: String) -> String {
+    pub(super) fn report(&self, text: String) -> String {
         sys::write_raw(self.failure, text.as_bytes());
         text
     }
 
-    fn become_program(&self, process: &Process) -> Result<(), String> {
-        let args = process.args().as_deref().unwrap_or_default();
-        let env = process.env().as_deref().unwrap_or_default();
+    /// Returns only why not.
+    pub(super) fn become_program(&self, args: &[String], env: &[String]) -> String {
+        match self.attempt(args, env) {
+            Ok(never) => match never {},
+            Err(reason) => reason,
+        }
+    }
+
+    fn attempt(&self, args: &[String], env: &[String]) -> Result<Infallible, String> {
         let program = find(args, env)?;
         let home = self.home.get().map(|home| format!("HOME={home}"));
         let home = home.filter(|_| !env.iter().any(|e| e.starts_with("HOME=")));
@@ -68,8 +75,10 @@ impl Confined {
 impl Executor for Confined {
     fn exec(&self, spec: &Spec) -> Result<(), ExecutorError> {
         let process = spec.process().as_ref().ok_or(ExecutorError::InvalidArg)?;
-        self.become_program(process)
-            .map_err(|error| ExecutorError::Other(self.report(error)))
+        let args = process.args().as_deref().unwrap_or_default();
+        let env = process.env().as_deref().unwrap_or_default();
+        let reason = self.become_program(args, env);
+        Err(ExecutorError::Other(self.report(reason)))
     }
 
     fn validate(&self, spec: &Spec) -> Result<(), ExecutorValidationError> {

@@ -2,12 +2,13 @@
 //!
 //! It exists so that a shim stays small, whatever building takes, and so that all mounting happens in a mount namespace that
 //! nobody else sees. `config` says what the container library is told, `mounts` prepares file systems, `executor` is the last
-//! step before the program runs.
+//! step before the program runs. `plain` is for pods that are not isolated.
 
 mod capabilities;
 mod config;
 mod executor;
 mod mounts;
+mod plain;
 
 use std::ffi::CStr;
 use std::fs::{self, File};
@@ -25,6 +26,7 @@ use rustix::process::{Gid, Uid};
 use rustix::thread::UnshareFlags;
 
 use crate::cgroup::Cgroups;
+use crate::seccomp::Filters;
 use crate::settings::{ContainerSettings, ExecSettings, User};
 use crate::sys;
 use crate::wire::{self, StreamKind};
@@ -77,6 +79,7 @@ pub(crate) struct Place<'a> {
     /// The container's directory.
     pub(crate) dir: &'a Path,
     pub(crate) user_namespace: bool,
+    pub(crate) isolated: bool,
 }
 
 /// The container's ends of its pipes; with a terminal there are none.
@@ -140,6 +143,9 @@ pub(crate) fn container(
     settings: &ContainerSettings,
     stdio: Stdio,
 ) -> Result<Running, BuildError> {
+    if !place.isolated {
+        return plain::container(place, settings, stdio);
+    }
     let granted = capabilities::granted(&settings.capabilities, place.user_namespace)?;
     raise_oom_score(settings.oom_score_adj);
     isolate(place.user_namespace)?;
@@ -186,9 +192,10 @@ pub(crate) fn exec(
     settings: &ExecSettings,
     stdio: Stdio,
 ) -> Result<Running, BuildError> {
-    let doing = "reading the container's configuration";
-    let bytes = during(doing, fs::read(place.dir.join("config.json")))?;
-    let config = during(doing, serde_json::from_slice(&bytes))?;
+    if !place.isolated {
+        return plain::exec(place, settings, stdio);
+    }
+    let config = read_config(place.dir)?;
     let process = config::exec(&config, settings);
     isolate(place.user_namespace)?;
     hand_over(&stdio, &config::user(&process))?;
@@ -206,6 +213,12 @@ fn in_memory(content: &[u8]) -> io::Result<File> {
     let mut file = File::from(rustix::fs::memfd_create("config", MemfdFlags::CLOEXEC)?);
     file.write_all(content)?;
     Ok(file)
+}
+
+fn read_config(dir: &Path) -> Result<serde_json::Value, BuildError> {
+    let doing = "reading the container's configuration";
+    let bytes = during(doing, fs::read(dir.join("config.json")))?;
+    during(doing, serde_json::from_slice(&bytes))
 }
 
 fn exec_with(
@@ -374,9 +387,13 @@ impl Failure {
 }
 
 fn executor(config: &serde_json::Value) -> Result<(Failure, Confined), BuildError> {
+    failure(config::filters(config)?)
+}
+
+fn failure(filters: Filters) -> Result<(Failure, Confined), BuildError> {
     let flags = rustix::pipe::PipeFlags::CLOEXEC;
     let (read, write) = during("making a pipe", rustix::pipe::pipe_with(flags))?;
-    let confined = Confined::new(write.as_raw_fd(), config::filters(config)?);
+    let confined = Confined::new(write.as_raw_fd(), filters);
     let failure = Failure {
         read,
         write: Some(write),

@@ -44,7 +44,7 @@ impl Hierarchy {
         Ok(parse(&fs::read_to_string("/proc/self/mountinfo")?))
     }
 
-    pub(super) fn root(&self) -> &Path {
+    pub(crate) fn root(&self) -> &Path {
         match self {
             Self::V1 { root, .. } | Self::V2 { root, .. } => root,
         }

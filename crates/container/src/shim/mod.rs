@@ -23,9 +23,9 @@ use rustix::process::{WaitOptions, WaitStatus};
 use crate::cgroup::{Cgroups, Hierarchy};
 use crate::settings::{Limits, PodSettings};
 use crate::state::{self, ContainerState};
-use crate::sys;
 use crate::tree::remove_tree;
 use crate::wire::{self, Call, Event, Failure, FromShim, Reply, Request};
+use crate::{strays, sys};
 use container::Container;
 use early::Early;
 use log::Stream;
@@ -210,6 +210,9 @@ impl Shim {
     fn container_ended(&mut self, index: usize, status: WaitStatus) {
         let container = &mut self.containers[index];
         container.drain();
+        if !self.settings.isolated {
+            strays::kill_marked(&container.dir);
+        }
         let oom_killed = self.cgroups.oom_kills(&container.name) > 0;
         if let Err(error) = self.cgroups.remove(&container.name) {
             eprintln!(

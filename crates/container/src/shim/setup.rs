@@ -24,6 +24,13 @@ pub(crate) struct Record {
     pub(crate) process: Identity,
     pub(crate) cgroup_parent: String,
     pub(crate) cgroup: String,
+    /// Those from before it could be otherwise are.
+    #[serde(default = "yes")]
+    pub(crate) isolated: bool,
+}
+
+fn yes() -> bool {
+    true
 }
 
 impl Record {
@@ -49,10 +56,6 @@ pub(super) fn become_shim(settings: &PodSettings) -> Result<Ready, String> {
     if Record::load(&settings.dir).is_ok_and(|record| record.process.is_alive()) {
         return Err(format!("another shim lives in {}", settings.dir.display()));
     }
-    let doing = |what: &str| {
-        let what = what.to_owned();
-        move |error: io::Error| format!("{what}: {error}")
-    };
     let _ = rustix::thread::set_name(c"sandbar-shim");
     rustix::process::setsid().map_err(|e| doing("leaving the session")(e.into()))?;
     // environments, states and logs are nobody else's business
@@ -61,6 +64,30 @@ pub(super) fn become_shim(settings: &PodSettings) -> Result<Ready, String> {
     let signals = sys::child_signals().map_err(doing("listening for signals"))?;
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .map_err(|e| doing("becoming the parent of orphans")(e.into()))?;
+    if settings.isolated {
+        enter_user_namespace(settings)?;
+    }
+    let hierarchies = Hierarchy::mounted().map_err(doing("looking for cgroups"))?;
+    let mut cgroups = Cgroups::new(hierarchies, &settings.cgroup_parent, &settings.cgroup);
+    cgroups.create_pod();
+    if settings.isolated {
+        enter_namespaces(settings)?;
+    }
+    let listener = listen(&settings.dir).map_err(doing("opening the shim's socket"))?;
+    record(settings).map_err(doing("recording the shim"))?;
+    Ok(Ready {
+        listener,
+        signals,
+        cgroups,
+    })
+}
+
+/// Adds to an error what was being done.
+fn doing(what: &'static str) -> impl Fn(io::Error) -> String {
+    move |error| format!("{what}: {error}")
+}
+
+fn enter_user_namespace(settings: &PodSettings) -> Result<(), String> {
     let initial = user_namespace::is_initial().map_err(doing("looking at users"))?;
     match &settings.user_namespace {
         Some(wanted) if !initial => {
@@ -78,22 +105,17 @@ pub(super) fn become_shim(settings: &PodSettings) -> Result<Ready, String> {
         }
         None => {}
     }
-    let hierarchies = Hierarchy::mounted().map_err(doing("looking for cgroups"))?;
-    let mut cgroups = Cgroups::new(hierarchies, &settings.cgroup_parent, &settings.cgroup);
-    cgroups.create_pod();
+    Ok(())
+}
+
+fn enter_namespaces(settings: &PodSettings) -> Result<(), String> {
     let flags = UnshareFlags::NEWNET | UnshareFlags::NEWIPC | UnshareFlags::NEWUTS;
     sys::unshare(flags).map_err(doing("making the pod's namespaces"))?;
     rustix::system::sethostname(settings.hostname.as_bytes())
         .map_err(|e| doing("setting the host name")(e.into()))?;
     sys::loopback_up().map_err(doing("bringing the loopback interface up"))?;
     allow_without_capabilities();
-    let listener = listen(&settings.dir).map_err(doing("opening the shim's socket"))?;
-    record(settings).map_err(doing("recording the shim"))?;
-    Ok(Ready {
-        listener,
-        signals,
-        cgroups,
-    })
+    Ok(())
 }
 
 /// What the shim itself has to say goes to a file: whoever started it may be gone.
@@ -134,6 +156,7 @@ fn record(settings: &PodSettings) -> io::Result<()> {
         process: Identity::of(pid)?,
         cgroup_parent: settings.cgroup_parent.clone(),
         cgroup: settings.cgroup.clone(),
+        isolated: settings.isolated,
     };
     // not synced: after a power cut there is no shim to be found
     let fresh = settings.dir.join("shim.new");

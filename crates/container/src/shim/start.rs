@@ -155,7 +155,9 @@ impl Shim {
             io::Error::new(error.kind(), text)
         })?;
         self.cgroups.create(name)?;
-        self.cgroups.restrict_devices(name)?;
+        if self.settings.isolated {
+            self.cgroups.restrict_devices(name)?;
+        }
         self.cgroups.apply(name, &settings.limits)?;
         let mut pipes = Pipes::new(settings.stdin, settings.tty)?;
         for fd in [&pipes.stdin, &pipes.stdout, &pipes.stderr]
@@ -237,13 +239,15 @@ impl Shim {
 
     /// In a child: what it becomes belongs to the container.
     pub(super) fn enter(&self, name: &str) -> Result<(), BuildError> {
-        build::enter(&self.cgroups, name, self.settings.user_namespace.is_some())
+        let with_v2 = self.settings.isolated && self.settings.user_namespace.is_none();
+        build::enter(&self.cgroups, name, with_v2)
     }
 
     pub(super) fn place<'a>(&self, dir: &'a Path) -> Place<'a> {
         Place {
             dir,
             user_namespace: self.settings.user_namespace.is_some(),
+            isolated: self.settings.isolated,
         }
     }
 

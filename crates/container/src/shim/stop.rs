@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use super::{Record, Shim};
-use crate::sys;
 use crate::wire::{Failure, Reply};
+use crate::{strays, sys};
 
 /// A pod on its way out.
 pub(super) struct Stopping {
@@ -86,6 +86,10 @@ impl Shim {
     }
 
     fn finish(&mut self) -> ! {
+        if !self.settings.isolated {
+            strays::kill_marked(&self.settings.dir);
+            strays::kill_children();
+        }
         let removed = self.cgroups.remove_pod();
         self.cgroups.leave_shims();
         // without the record nobody would find what could not be removed

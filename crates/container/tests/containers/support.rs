@@ -52,6 +52,7 @@ impl Machine {
             cgroup: format!("pod-{name}"),
             user_namespace: None,
             first: None,
+            isolated: true,
         }
     }
 

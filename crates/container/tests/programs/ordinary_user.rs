@@ -128,6 +128,7 @@ fn settings(dir: &Path) -> PodSettings {
         cgroup: "pod".to_owned(),
         user_namespace: Some(UserNamespace::of_caller()),
         first: None,
+        isolated: true,
     }
 }
 

@@ -101,6 +101,11 @@ pub struct Progress {
 }
 
 /// Reads the name of an image as people write it: `busybox` is `docker.io/library/busybox:latest`.
+/// Whether a reference means `sandbar/base`.
+pub fn is_built_in(reference: &Reference) -> bool {
+    base::is(reference)
+}
+
 pub fn reference(text: &str) -> Result<Reference, Error> {
     let short = || text.chars().take(300).collect();
     name::parse(text).map_err(|error| Error::Name(short(), error))

@@ -27,6 +27,7 @@ use api::structural::FieldError;
 use serde_json::Value;
 
 use crate::status::Failure;
+pub(crate) use pod::TOKEN_PATH;
 pub use table::BUILT_IN;
 
 /// A built-in kind in one version.

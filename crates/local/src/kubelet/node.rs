@@ -59,6 +59,16 @@ pub(crate) fn keep(machine: &Machine, node: Option<&Node>, now: Timestamp) -> Op
             json!({"metadata": version, "status": patch}),
         ));
     }
+    let labels = node.metadata.labels.clone().unwrap_or_default();
+    if machine
+        .labels
+        .iter()
+        .any(|(key, value)| labels.get(key) != Some(value))
+    {
+        let mut metadata = version;
+        metadata["labels"] = json!(machine.labels);
+        return Some(NodeAct::Patch(json!({"metadata": metadata})));
+    }
     let taints = node.spec.as_ref()?.taints.as_ref()?;
     if taints.iter().all(|taint| taint.key != NOT_READY) {
         return None;

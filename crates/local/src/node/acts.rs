@@ -86,10 +86,12 @@ impl Lodging {
             cgroup: format!("pod-{}", self.uid),
             user_namespace: self.site.user_namespace(),
             first: pod.spec.as_ref().and_then(plan::first),
+            isolated: self.site.is_isolated,
         };
         let mut record = ShellRecord {
             number: record::shell(&self.place).number + 1,
             is_whole: false,
+            is_plain: !self.site.is_isolated,
         };
         let saved = record::save_shell(&self.place, &record);
         saved.map_err(|error| failed(error.to_string()))?;
@@ -101,6 +103,7 @@ impl Lodging {
                 .ways
                 .attach(pod, &shim.network_namespace())
                 .await?;
+            let address = self.site.address(address);
             self.write_etc(pod, address)
                 .map_err(|error| error.to_string())?;
             record.is_whole = true;
@@ -173,6 +176,7 @@ impl Lodging {
             documents: &documents,
             volumes: &volumes,
             is_root: self.site.is_root,
+            is_isolated: self.site.is_isolated,
         })?;
         let made = Made {
             attempt,
@@ -259,6 +263,9 @@ impl Lodging {
                 if let Some(directory) = path.parent() {
                     fs::create_dir_all(directory)?;
                 }
+            }
+            if !self.site.is_isolated {
+                fs::create_dir_all(self.place.workplace(name))?;
             }
             // whoever the container runs as may write it
             File::create(last_words)?.set_permissions(Permissions::from_mode(0o666))?;

@@ -6,7 +6,7 @@
 use std::ffi::{OsStr, OsString};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::net::TcpStream;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream as BlockingStream;
 use std::path::Path;
@@ -33,7 +33,14 @@ const CONNECTED: i32 = 0;
 
 /// How to get inside.
 #[derive(Clone, Debug)]
-pub struct Inside(Option<Program>);
+pub struct Inside(Way);
+
+#[derive(Clone, Debug)]
+enum Way {
+    Join,
+    Through(Program),
+    Loopback,
+}
 
 #[derive(Clone, Debug)]
 struct Program {
@@ -44,32 +51,49 @@ struct Program {
 impl Inside {
     /// For root, who may join what he likes.
     pub fn directly() -> Self {
-        Self(None)
+        Self(Way::Join)
     }
 
     /// For everybody else: by a program that calls [`run`] with what follows these arguments.
     pub fn through<'a>(path: &Path, arguments: impl IntoIterator<Item = &'a str>) -> Self {
-        Self(Some(Program {
+        Self(Way::Through(Program {
             path: path.into(),
             arguments: arguments.into_iter().map(OsString::from).collect(),
         }))
     }
 
+    /// For pods that have no network of their own, but this machine's.
+    pub fn loopback() -> Self {
+        Self(Way::Loopback)
+    }
+
     /// Connects to a port of the loopback addresses of the pod that a process is in.
     pub async fn dial(&self, process: i32, port: u16) -> io::Result<tokio::net::TcpStream> {
-        let Some(program) = &self.0 else {
-            let namespace = format!("/proc/{process}/ns/net");
-            let dialled = network::dial(Path::new(&namespace), port, PATIENCE).await;
-            return dialled.map_err(|error| match error {
-                DialError::Connect(error) => error,
-                DialError::Network(error) => io::Error::other(error),
-            });
+        let program = match &self.0 {
+            Way::Join => return join(process, port).await,
+            Way::Loopback => {
+                let loopback: [IpAddr; 2] =
+                    [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
+                let addresses = loopback.map(|address| SocketAddr::new(address, port));
+                let dialled = tokio::net::TcpStream::connect(addresses.as_slice());
+                return tokio::time::timeout(PATIENCE, dialled).await?;
+            }
+            Way::Through(program) => program,
         };
         let dialled = program.dial(process, port);
         let stream = tokio::time::timeout(PATIENCE_WITH_A_PROCESS, dialled).await??;
         stream.set_nonblocking(true)?;
         tokio::net::TcpStream::from_std(stream)
     }
+}
+
+async fn join(process: i32, port: u16) -> io::Result<tokio::net::TcpStream> {
+    let namespace = format!("/proc/{process}/ns/net");
+    let dialled = network::dial(Path::new(&namespace), port, PATIENCE).await;
+    dialled.map_err(|error| match error {
+        DialError::Connect(error) => error,
+        DialError::Network(error) => io::Error::other(error),
+    })
 }
 
 impl Program {

@@ -18,6 +18,8 @@ use crate::{kubelet::node::Machine, network};
 
 /// More pods than this nobody runs on one machine.
 const PODS: &str = "1000";
+/// The label that says what keeps pods apart: `namespaces`, or `none`.
+const ISOLATION: &str = "sandbar.dev/isolation";
 const SHARED_MEMORY: &str = "/dev/shm";
 /// How long pods have to end when every trace of them is to go.
 const GRACE: Duration = Duration::from_secs(2);
@@ -34,11 +36,17 @@ pub(super) fn describe(site: &Site) -> Machine {
         name: NAME.to_owned(),
         address: site.ways.host_ip().parse().unwrap_or(Ipv4Addr::LOCALHOST),
         capacity: site.allocatable.clone(),
-        labels: BTreeMap::new(),
+        labels: labels(site.is_isolated),
         runtime: format!("sandbar://{}", env!("CARGO_PKG_VERSION")),
         kernel: system.release().to_string_lossy().into_owned(),
         system: pretty.unwrap_or_else(|| "Linux".to_owned()),
     }
+}
+
+/// Says to whoever looks at the node what keeps its pods apart.
+fn labels(is_isolated: bool) -> BTreeMap<String, String> {
+    let kind = if is_isolated { "namespaces" } else { "none" };
+    [(ISOLATION.to_owned(), kind.to_owned())].into()
 }
 
 pub(super) fn capacity(directory: &Path) -> BTreeMap<String, Quantity> {

@@ -84,6 +84,9 @@ pub struct Options {
     pub inside: Inside,
     /// Directories of this machine that pods may have as `hostPath` volumes.
     pub host_paths: Vec<PathBuf>,
+    /// Whether containers are kept apart from the machine. Without it they are plain processes of this user, the helper is
+    /// `container::helper::run_plain`, and nothing of a container is protected from another, nor the machine from any.
+    pub is_isolated: bool,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -117,6 +120,7 @@ impl Node {
             helper,
             inside,
             host_paths,
+            is_isolated,
         } = options;
         let is_root = rustix::process::geteuid().is_root();
         let memory = machine::memory(&directory, is_root);
@@ -145,6 +149,7 @@ impl Node {
             tenants: tenants.clone(),
             host_paths,
             images,
+            is_isolated,
             is_root,
             memory,
             pods,

@@ -40,6 +40,11 @@ impl PodPlace {
         self.0.join("volumes")
     }
 
+    /// Where a container that is not isolated begins, and all that it has of its own. It stays from run to run.
+    pub(crate) fn workplace(&self, container: &str) -> PathBuf {
+        self.0.join("work").join(container)
+    }
+
     /// `hosts`, `hostname` and `resolv.conf` of all containers.
     pub(crate) fn etc(&self, file: &str) -> PathBuf {
         self.0.join("etc").join(file)

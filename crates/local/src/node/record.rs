@@ -14,6 +14,9 @@ pub(crate) struct ShellRecord {
     pub(crate) number: u32,
     /// Whether it has all that containers need.
     pub(crate) is_whole: bool,
+    /// Whether its containers are plain processes, which they stay.
+    #[serde(default)]
+    pub(crate) is_plain: bool,
 }
 
 pub(crate) fn save_shell(place: &PodPlace, record: &ShellRecord) -> io::Result<()> {

@@ -41,15 +41,16 @@ impl Care {
                 self.lodging.site.ways.attach(pod, &namespace).await
             }
         };
-        // whoever made it did not come to an end with it
-        let Some(address) = address.ok().filter(|_| record.is_whole) else {
+        // whoever made it did not come to an end with it, or made what is not made any more
+        let is_fit = record.is_whole && record.is_plain != self.lodging.site.is_isolated;
+        let Some(address) = address.ok().filter(|_| is_fit) else {
             let _ = shim.stop(&[], Duration::ZERO).await;
             return self.bury(pod).await;
         };
         // listened to before the containers are asked for, so that nothing is missed
         self.move_in(Home {
             shim: Arc::clone(&shim),
-            address,
+            address: self.lodging.site.address(address),
             number: record.number,
         });
         let Ok(Ok(states)) = timeout(PATIENCE, shim.containers()).await else {

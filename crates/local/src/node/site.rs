@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    net::Ipv4Addr,
     path::PathBuf,
     process::Command,
     sync::{Arc, Mutex as Lock, PoisonError},
@@ -36,6 +37,8 @@ pub(crate) struct Site {
     pub(crate) allocatable: BTreeMap<String, Quantity>,
     pub(crate) cgroup_parent: String,
     pub(crate) is_root: bool,
+    /// Whether containers are kept apart from the machine, or are plain processes of this user.
+    pub(crate) is_isolated: bool,
     pub(crate) helpers: Helpers,
     pub(crate) images: Images,
     pub(crate) pulls: Pulls,
@@ -56,7 +59,12 @@ impl Site {
     }
 
     pub(crate) fn user_namespace(&self) -> Option<UserNamespace> {
-        (!self.is_root).then(UserNamespace::of_caller)
+        (self.is_isolated && !self.is_root).then(UserNamespace::of_caller)
+    }
+
+    /// Where a pod is reached: at the address that its network has given it, and without isolation at the machine's own.
+    pub(crate) fn address(&self, given: Option<Ipv4Addr>) -> Option<Ipv4Addr> {
+        given.or((!self.is_isolated).then_some(Ipv4Addr::LOCALHOST))
     }
 
     /// The image of a container, pulled if its policy says so.
@@ -70,6 +78,12 @@ impl Site {
             let message = format!("Failed to apply default image tag {name:?}: {error}");
             Trouble::new("InvalidImageName", message)
         })?;
+        if !self.is_isolated && !image::is_built_in(&reference) {
+            return Err(Trouble::config(format!(
+                "image {name:?} cannot be run without isolation, where a container has the files of this machine and no others: \
+                 use sandbar/base, or run sandbar where it can isolate"
+            )));
+        }
         let policy = policy
             .and_then(PullPolicy::parse)
             .unwrap_or(PullPolicy::IfNotPresent);

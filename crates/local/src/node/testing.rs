@@ -55,6 +55,7 @@ impl Lodge {
             cgroup: "pod-lodge".to_owned(),
             user_namespace: None,
             first: None,
+            isolated: true,
         };
         let pod = helper.start_pod(&settings).await.unwrap();
         Self {

@@ -1,11 +1,11 @@
 //! `sandbar up`: API, node, controllers and a warm pool in one process.
 
 mod definitions;
+mod isolation;
 mod pool;
 
 use std::{
     path::{Path, PathBuf},
-    process::Command,
     time::Instant,
 };
 
@@ -21,6 +21,8 @@ use local::{
 };
 use tokio::{runtime::Runtime, task::JoinHandle};
 
+use isolation::Isolation;
+
 use crate::{
     api::{Door, default_directory, say, with_remedy},
     signals::asked_to_stop,
@@ -28,6 +30,10 @@ use crate::{
 
 /// How this program is asked to be the process that forks.
 pub(crate) const HELPER: &str = "container-helper";
+/// The same for sandboxes that are not isolated.
+pub(crate) const PLAIN_HELPER: &str = "plain-container-helper";
+/// How this program is asked to try whether sandboxes can be isolated.
+pub(crate) const PROBE: &str = "isolation-probe";
 /// How this program is asked to reach into a pod.
 pub(crate) const INSIDE: &str = "inside-a-pod";
 
@@ -57,15 +63,19 @@ pub(crate) struct Args {
     /// A registry to ask without TLS, such as registry.example:5000; can be repeated, and those on loopback always are
     #[arg(long, value_name = "REGISTRY")]
     insecure_registry: Vec<String>,
+    /// Where sandboxes cannot be isolated, run them all the same: as plain processes that may read and change all that you may
+    #[arg(long)]
+    insecure_no_isolation: bool,
 }
 
 impl Args {
     pub(crate) fn run(self) -> Result<()> {
+        let isolation = Isolation::find(self.insecure_no_isolation)?;
         let runtime = Runtime::new().context("starting threads")?;
-        runtime.block_on(self.up())
+        runtime.block_on(self.up(isolation))
     }
 
-    async fn up(self) -> Result<()> {
+    async fn up(self, isolation: Isolation) -> Result<()> {
         let begun = Instant::now();
         let asked = asked_to_stop().context("waiting for signals")?;
         let directory = match &self.data_dir {
@@ -76,7 +86,7 @@ impl Args {
         let directory = home.path().to_owned();
         let cluster = Cluster::open(local::Options::at(Location::Directory(home.store()))).await?;
         definitions::install(&cluster.client()).await?;
-        let (node, ways) = self.start_node(&cluster, &directory).await?;
+        let (node, ways) = self.start_node(&cluster, &directory, isolation).await?;
         cluster.set_streams(node::NAME, node.streams());
         let controllers = control(&cluster);
         let stock = pool::make(&cluster.client(), &directory, self.pool).await?;
@@ -93,30 +103,40 @@ impl Args {
         self.end(node, controllers, running, cluster).await
     }
 
-    async fn start_node(&self, cluster: &Cluster, directory: &Path) -> Result<(Node, String)> {
+    async fn start_node(
+        &self,
+        cluster: &Cluster,
+        directory: &Path,
+        isolation: Isolation,
+    ) -> Result<(Node, String)> {
         let place = node_directory(directory);
         let images = self.open_images(directory)?;
-        let network = open_network(&place).await?;
-        let ways = match (network.range(), rustix::process::geteuid().is_root()) {
-            (Some(range), _) => format!("addresses from {range}, policies enforced"),
-            (None, true) => "no network: this process may not manage links and rules".to_owned(),
-            (None, false) => "no network: you are not root".to_owned(),
+        let network = match isolation {
+            Isolation::Namespaces => open_network(&place).await?,
+            Isolation::None => Network::none(),
         };
-        let inside = match rustix::process::geteuid().is_root() {
-            true => Inside::directly(),
-            false => Inside::through(Path::new(OWN), [INSIDE]),
+        let is_root = rustix::process::geteuid().is_root();
+        let ways = match (network.range(), isolation, is_root) {
+            (Some(range), _, _) => format!("addresses from {range}, policies enforced"),
+            (None, Isolation::None, _) => {
+                "NO ISOLATION, ports are those of this machine".to_owned()
+            }
+            (None, _, true) => "no network: this process may not manage links and rules".to_owned(),
+            (None, _, false) => "no network: you are not root".to_owned(),
+        };
+        let inside = match (isolation, is_root) {
+            (Isolation::None, _) => Inside::loopback(),
+            (Isolation::Namespaces, true) => Inside::directly(),
+            (Isolation::Namespaces, false) => Inside::through(Path::new(OWN), [INSIDE]),
         };
         let options = node::Options {
             directory: place,
             images,
             network,
-            helper: Box::new(|| {
-                let mut command = Command::new(OWN);
-                command.arg(HELPER);
-                command
-            }),
+            helper: Box::new(move || isolation.helper()),
             inside,
             host_paths: self.allow_host_path.clone(),
+            is_isolated: isolation == Isolation::Namespaces,
         };
         let node = Node::start(cluster.client(), options).await?;
         Ok((node, ways))
@@ -153,7 +173,7 @@ impl Args {
 }
 
 /// This very program, even if its file has been replaced.
-const OWN: &str = "/proc/self/exe";
+pub(crate) const OWN: &str = "/proc/self/exe";
 
 /// Where the node keeps its pods, volumes and network.
 pub(crate) fn node_directory(data: &Path) -> PathBuf {

@@ -30,6 +30,8 @@ pub(crate) struct Instance {
     /// Taken away before the directory that it lies on.
     _disk: Option<Disk>,
     directory: TempDir,
+    /// The program, and before it what it is run by.
+    launcher: Vec<String>,
     options: Vec<String>,
     process: Option<(Child, BufReader<ChildStdout>)>,
     pub(crate) introduction: String,
@@ -54,12 +56,25 @@ impl Instance {
     }
 
     async fn within(directory: TempDir, disk: Option<Disk>, options: &[&str]) -> Self {
+        let launcher = vec![PROGRAM.to_owned()];
+        let mut instance = Self::launched(launcher, directory, options).await;
+        instance._disk = disk;
+        instance
+    }
+
+    /// By another program, which is given this one and its arguments.
+    pub(crate) async fn launched(
+        launcher: Vec<String>,
+        directory: TempDir,
+        options: &[&str],
+    ) -> Self {
         let options: Vec<String> = options.iter().map(|&one| one.to_owned()).collect();
-        let (process, introduction) = spawn(&data(&directory), &options);
+        let (process, introduction) = spawn(&launcher, &data(&directory), &options);
         let client = connect(&data(&directory)).await;
         Self {
-            _disk: disk,
+            _disk: None,
             directory,
+            launcher,
             options,
             process: Some(process),
             introduction,
@@ -88,7 +103,7 @@ impl Instance {
 
     /// Starts the program anew, in the same directory.
     pub(crate) async fn start_again(&mut self) {
-        let (process, introduction) = spawn(&self.data(), &self.options);
+        let (process, introduction) = spawn(&self.launcher, &self.data(), &self.options);
         self.process = Some(process);
         self.introduction = introduction;
         self.client = connect(&self.data()).await;
@@ -115,7 +130,7 @@ impl Instance {
 
     /// The program with a subcommand, for this instance.
     pub(crate) fn sandbar(&self, args: &[&str]) -> Output {
-        let mut command = Command::new(PROGRAM);
+        let mut command = command(&self.launcher);
         command.env_remove("KUBECONFIG").arg(args[0]);
         command.arg("--data-dir").arg(self.data()).args(&args[1..]);
         command.output().unwrap()
@@ -281,7 +296,9 @@ impl Instance {
                 let read = |file| fs::read_to_string(format!("/proc/{pid}/{file}"));
                 let is_in_cgroup = read("cgroup").is_ok_and(|text| text.contains(&cgroup));
                 let is_named = read("cmdline").is_ok_and(|text| text.contains(own));
-                is_in_cgroup || is_named
+                let marks = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+                let is_marked = String::from_utf8_lossy(&marks).contains(own);
+                is_in_cgroup || is_named || is_marked
             })
             .collect()
     }
@@ -299,7 +316,7 @@ impl Instance {
 impl Drop for Instance {
     fn drop(&mut self) {
         self.end(Signal::KILL);
-        let down = Command::new(PROGRAM)
+        let down = command(&self.launcher)
             .args(["down", "--data-dir"])
             .arg(self.data())
             .output();
@@ -352,8 +369,18 @@ fn data(directory: &TempDir) -> PathBuf {
     directory.path().join("data")
 }
 
-fn spawn(data: &Path, options: &[String]) -> ((Child, BufReader<ChildStdout>), String) {
-    let mut child = Command::new(PROGRAM)
+pub(crate) fn command(launcher: &[String]) -> Command {
+    let mut command = Command::new(&launcher[0]);
+    command.args(&launcher[1..]);
+    command
+}
+
+fn spawn(
+    launcher: &[String],
+    data: &Path,
+    options: &[String],
+) -> ((Child, BufReader<ChildStdout>), String) {
+    let mut child = command(launcher)
         .args(["up", "--port", "0", "--data-dir"])
         .arg(data)
         .args(options)

@@ -22,3 +22,4 @@ mod registry;
 mod sandboxes;
 mod scenarios;
 mod starts;
+mod unisolated;

@@ -14,7 +14,7 @@ async fn ready_members(up: &Instance, pool: &str) -> i64 {
         .unwrap_or_default()
 }
 
-async fn stocked(up: &Instance, pool: &str, count: i64) {
+pub(crate) async fn stocked(up: &Instance, pool: &str, count: i64) {
     eventually("the pool is full", async || {
         ready_members(up, pool).await == count
     })
@@ -22,7 +22,7 @@ async fn stocked(up: &Instance, pool: &str, count: i64) {
 }
 
 /// The sandbox that a claim got, once it is ready.
-async fn claim(up: &Instance, name: &str, pool: &str) -> String {
+pub(crate) async fn claim(up: &Instance, name: &str, pool: &str) -> String {
     let meta = json!({"metadata": {"name": name}, "spec": {"warmPoolRef": {"name": pool}}});
     up.create::<SandboxClaim>(meta).await;
     let mut found = String::new();

@@ -12,7 +12,7 @@ const PODS: Qualified = Qualified {
     group: "",
     plural: "pods",
 };
-const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+pub(crate) const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 const TOKEN_VOLUME: &str = "kube-api-access-";
 const OF_THE_SYSTEM: &[(&str, i64)] = &[
     ("system-node-critical", 2_000_001_000),

@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 use super::access::{as_map, flag, int, items, made, text_at};
 use super::check::Errors;
 use super::{NameRule, Rules};
+pub(crate) use admit::TOKEN_PATH;
 pub(super) use containers::PROTOCOLS;
 pub(super) use defaults::pod_spec as default_spec;
 pub(super) use resources::check_amount;

@@ -47,6 +47,9 @@ pub(crate) struct Ask<'a> {
     pub(crate) volumes: &'a Volumes,
     /// Whether this process is root; otherwise only uid 0 and gid 0 exist in containers.
     pub(crate) is_root: bool,
+    /// Whether the container is kept apart from the machine. Otherwise it is a plain process: it begins in its workplace, and
+    /// what would have to be made for it is refused.
+    pub(crate) is_isolated: bool,
 }
 
 impl<'a> Ask<'a> {
@@ -119,6 +122,10 @@ pub(crate) fn hostname(pod: &Pod) -> &str {
 /// Variables that the spec may override: those of the image and of the machine that the pod is.
 fn surroundings(ask: &Ask<'_>, identity: &Identity) -> Env {
     let mut env = Env::of_lines(&ask.image.config.env);
+    if !ask.is_isolated {
+        let home = ask.place.workplace(&ask.container.name);
+        env.set("HOME", home.to_string_lossy().into_owned());
+    }
     if env.get("HOME").is_none() {
         let home = identity.home.clone();
         env.set("HOME", home.unwrap_or_else(|| "/".to_owned()));
@@ -152,6 +159,9 @@ fn command(ask: &Ask<'_>, env: &Env) -> Result<Vec<String>, Trouble> {
 fn working_dir(ask: &Ask<'_>) -> std::path::PathBuf {
     let of_spec = ask.container.working_dir.as_deref();
     let of_spec = of_spec.filter(|path| !path.is_empty());
+    if let (None, false) = (of_spec, ask.is_isolated) {
+        return ask.place.workplace(&ask.container.name);
+    }
     mounts::absolute(of_spec.unwrap_or(&ask.image.config.working_dir))
 }
 

@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::VolumeMount;
 use super::Ask;
 use super::env::Env;
 use super::expand::expand;
+use crate::kinds::TOKEN_PATH;
 use crate::node::trouble::Trouble;
 
 const LAST_WORDS: &str = "/dev/termination-log";
@@ -24,6 +25,9 @@ pub(super) fn mounts(ask: &Ask<'_>, env: &Env, is_read_only: bool) -> Result<Vec
             "container {:?}: volumeDevices are not supported by this node",
             ask.container.name
         )));
+    }
+    if !ask.is_isolated {
+        return without_isolation(ask);
     }
     let wanted = ask.container.volume_mounts.iter().flatten();
     let volumes: Vec<Mount> = wanted
@@ -52,6 +56,18 @@ pub(super) fn mounts(ask: &Ask<'_>, env: &Env, is_read_only: bool) -> Result<Vec
     let words = ask.place.last_words(&ask.container.name, ask.attempt);
     mounts.push(bind(words, absolute(path), false));
     Ok(mounts)
+}
+
+/// Nothing can be mounted where only this container would see it. What every pod is given unasked is left out.
+fn without_isolation(ask: &Ask<'_>) -> Result<Vec<Mount>, Trouble> {
+    let mut wanted = ask.container.volume_mounts.iter().flatten();
+    match wanted.find(|mount| mount.mount_path != TOKEN_PATH) {
+        Some(mount) => Err(Trouble::config(format!(
+            "volume {:?} cannot be mounted at {} without isolation: leave it out, or run sandbar where it can isolate",
+            mount.name, mount.mount_path
+        ))),
+        None => Ok(Vec::new()),
+    }
 }
 
 fn bind(path: PathBuf, destination: PathBuf, read_only: bool) -> Mount {

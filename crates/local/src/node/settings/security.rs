@@ -103,6 +103,9 @@ pub(super) fn refuse_the_machine(ask: &Ask<'_>) -> Result<(), Trouble> {
 /// Whom the container runs as, by its wishes and then by its image.
 pub(super) fn identity(ask: &Ask<'_>, wishes: &Wishes<'_>) -> Result<Identity, Trouble> {
     let of_image = ask.image.config.user.as_str();
+    if !ask.is_isolated {
+        return only_caller(ask, wishes);
+    }
     check_non_root(ask, wishes, of_image)?;
     if !ask.is_root {
         return only_root(ask, wishes);
@@ -172,6 +175,37 @@ fn only_root(ask: &Ask<'_>, wishes: &Wishes<'_>) -> Result<Identity, Trouble> {
         home: root.and_then(|root| root.home),
         ..Identity::default()
     })
+}
+
+/// A plain process is of the user that sandbar runs as, and has what rights that user has. What is asked for beyond that is
+/// refused; what is asked for to be withheld is not withheld, which is what no isolation means.
+fn only_caller(ask: &Ask<'_>, wishes: &Wishes<'_>) -> Result<Identity, Trouble> {
+    let uid = rustix::process::geteuid().as_raw();
+    let gid = rustix::process::getegid().as_raw();
+    let differs = |asked: Option<i64>, own: u32| asked.is_some_and(|id| id != i64::from(own));
+    let groups = wishes.supplemental_groups();
+    let asked = [
+        ("runAsUser", differs(wishes.user(), uid)),
+        ("runAsGroup", differs(wishes.group(), gid)),
+        (
+            "supplementalGroups",
+            groups.iter().any(|id| differs(Some(*id), gid)),
+        ),
+        ("runAsNonRoot", wishes.is_non_root() && uid == 0),
+        ("capabilities", !wishes.capabilities().add.is_empty()),
+    ];
+    match asked.iter().find(|(_, is_asked)| *is_asked) {
+        Some((field, _)) => Err(Trouble::config(format!(
+            "container {:?} cannot have its {field}: without isolation containers are processes of user {uid} and group {gid}; \
+             leave {field} out, or run sandbar where it can isolate",
+            ask.container.name
+        ))),
+        None => Ok(Identity {
+            uid,
+            gid,
+            ..Identity::default()
+        }),
+    }
 }
 
 fn check_non_root(ask: &Ask<'_>, wishes: &Wishes<'_>, of_image: &str) -> Result<(), Trouble> {

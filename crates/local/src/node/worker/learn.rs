@@ -24,6 +24,7 @@ impl Care {
         match done {
             Done::Made(Ok(home)) => {
                 self.move_in(home);
+                self.warn_of_no_isolation(pod);
                 self.hush_until = Some(after(self.lodging.site.clock.now(), HUSH));
             }
             Done::Made(Err(trouble)) => {
@@ -239,6 +240,15 @@ impl Care {
         };
         let message = trouble.message.clone();
         self.lodging.site.events.warn(pod, reason, message);
+    }
+
+    fn warn_of_no_isolation(&self, pod: &Pod) {
+        let site = &self.lodging.site;
+        if !site.is_isolated {
+            let message = "The pod is not isolated: its containers are plain processes of the user that sandbar runs as, \
+                with the files, the network and the rights of that user";
+            site.events.warn(pod, "NoIsolation", message.to_owned());
+        }
     }
 
     pub(super) async fn happened(&mut self, event: Option<Event>, pod: &Pod) {

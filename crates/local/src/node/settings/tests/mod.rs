@@ -26,6 +26,7 @@ struct Scene {
     documents: Documents,
     volumes: Volumes,
     is_root: bool,
+    is_isolated: bool,
 }
 
 impl Scene {
@@ -60,6 +61,7 @@ impl Scene {
             },
             volumes: Volumes::new(),
             is_root: true,
+            is_isolated: true,
         }
     }
 
@@ -117,6 +119,7 @@ impl Scene {
             documents: &self.documents,
             volumes: &self.volumes,
             is_root: self.is_root,
+            is_isolated: self.is_isolated,
         })
     }
 
