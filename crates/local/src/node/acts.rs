@@ -32,6 +32,7 @@ use super::{
     record::{self, ShellRecord},
     settings,
     site::Site,
+    storage,
     trouble::Trouble,
     volumes::{self, Volumes},
     works::Works,
@@ -216,6 +217,15 @@ impl Lodging {
         let documents = Documents::fetch(&self.site.client, pod).await?;
         self.with_sources(pod, &documents, address, volumes::refresh)
             .await
+    }
+
+    /// Which limit of storage the pod exceeds, in words, if it does any.
+    pub(crate) async fn measure(&self, pod: &Pod) -> Option<String> {
+        let memory = self.site.memory(&self.uid);
+        let allowances = storage::allowances(pod, &self.place, &memory);
+        let _turn = self.site.measuring.acquire().await;
+        let measured = spawn_blocking(move || storage::exceeded(&allowances));
+        measured.await.unwrap_or_default()
     }
 
     /// Does something about the volumes on a thread that may wait for the disk.

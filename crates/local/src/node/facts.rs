@@ -17,6 +17,8 @@ use crate::kubelet::container::stamp;
 pub(crate) struct Facts {
     pub(crate) shell: Shell,
     pub(crate) containers: BTreeMap<String, Inmate>,
+    /// It uses more of the disk than it may: what, and how much that is.
+    pub(crate) evicted: Option<String>,
 }
 
 /// What a pod's containers live in: a shim, its namespaces, and an address.

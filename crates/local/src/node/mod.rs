@@ -28,6 +28,7 @@ mod recover;
 mod report;
 mod settings;
 mod site;
+mod storage;
 mod streams;
 mod tenants;
 #[cfg(test)]
@@ -52,7 +53,10 @@ use std::{
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client, ResourceExt as _, api::ListParams};
-use tokio::{sync::watch, task::JoinHandle};
+use tokio::{
+    sync::{Semaphore, watch},
+    task::JoinHandle,
+};
 
 use crate::{
     clock::Clock,
@@ -145,6 +149,7 @@ impl Node {
             claims: volumes.clone(),
             dialer: Arc::clone(&dialer),
             helpers: Helpers::new(helper),
+            measuring: Semaphore::new(1),
             pulls: Pulls::default(),
             tenants: tenants.clone(),
             host_paths,

@@ -32,8 +32,12 @@ impl PodPlace {
 
     /// Where the shim keeps one run of a container. It starts none whose directory is there.
     pub(crate) fn run(&self, container: &str, attempt: u32) -> PathBuf {
-        let runs = self.shim().join("containers").join(container);
-        runs.join(attempt.to_string())
+        self.runs(container).join(attempt.to_string())
+    }
+
+    /// All runs of a container, with what they wrote to their root file systems.
+    pub(crate) fn runs(&self, container: &str) -> PathBuf {
+        self.shim().join("containers").join(container)
     }
 
     pub(crate) fn volumes(&self) -> PathBuf {
@@ -52,8 +56,12 @@ impl PodPlace {
 
     /// The newest file of the log of one run of a container; older ones are beside it.
     pub(crate) fn log(&self, container: &str, attempt: u32) -> PathBuf {
-        let directory = self.0.join("logs").join(container);
-        directory.join(format!("{attempt}.log"))
+        self.logs(container).join(format!("{attempt}.log"))
+    }
+
+    /// The logs of all runs of a container.
+    pub(crate) fn logs(&self, container: &str) -> PathBuf {
+        self.0.join("logs").join(container)
     }
 
     /// What a run of a container may write there is the message of its end.

@@ -107,6 +107,10 @@ fn end_by(pod: &Pod, spec: &PodSpec, facts: &Facts, now: Timestamp) -> Option<Ti
     if let Some(deleted) = &pod.metadata.deletion_timestamp {
         return Some(deleted.0);
     }
+    // like a kubelet, without grace: whoever fills the disk gets no time to go on
+    if facts.evicted.is_some() {
+        return Some(now);
+    }
     let phase = pod
         .status
         .as_ref()

@@ -96,6 +96,11 @@ impl Teller<'_> {
             let message = "Pod was active on the node longer than the specified deadline";
             status.message = Some(message.to_owned());
         }
+        if is_ended && let Some(message) = &self.facts.evicted {
+            status.phase = Some("Failed".to_owned());
+            status.reason = Some("Evicted".to_owned());
+            status.message = Some(message.clone());
+        }
         self.conclude(status)
     }
 

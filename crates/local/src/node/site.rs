@@ -14,7 +14,7 @@ use k8s_openapi::{
     apimachinery::pkg::api::resource::Quantity,
 };
 use kube::{Api, Client, ResourceExt as _};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Semaphore};
 
 use super::{
     dial::Dialer, events::Events, place::PodPlace, tenants::Tenants, trouble::Trouble, ways::Ways,
@@ -46,6 +46,8 @@ pub(crate) struct Site {
     pub(crate) dialer: Dialer,
     pub(crate) tenants: Tenants,
     pub(crate) events: Events,
+    /// Looks at the files of pods are taken one at a time.
+    pub(crate) measuring: Semaphore,
 }
 
 impl Site {

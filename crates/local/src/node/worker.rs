@@ -6,7 +6,7 @@ use std::{
     collections::BTreeMap,
     future::pending,
     sync::{Arc, Mutex, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use container::{ContainerState, Event};
@@ -41,6 +41,10 @@ use crate::{clock::after, kubelet::plan::pod_label};
 const HUSH: Duration = Duration::from_millis(150);
 /// How often volumes are brought up to date with what they show.
 const REFRESH: Duration = Duration::from_secs(60);
+/// How often it is looked how much storage is used, at most.
+const MEASURE: Duration = Duration::from_secs(10);
+/// A look that took long is not taken again before so many times as long have passed.
+const RESPITE: u32 = 20;
 
 /// What is wanted of a pod.
 #[derive(Clone)]
@@ -136,6 +140,8 @@ enum Done {
     Resized(String, Result<Made, Trouble>),
     Ended(Vec<ContainerState>),
     Refreshed(Result<bool, Trouble>),
+    /// What is used too much of, and how long it took to find out.
+    Measured(Option<String>, Duration),
 }
 
 pub(super) struct Care {
@@ -156,6 +162,8 @@ pub(super) struct Care {
     /// Ends of runs whose start has not been told yet.
     early: BTreeMap<(String, u32), ContainerState>,
     refresh_at: Option<Timestamp>,
+    /// When to look how much storage is used, if that is limited.
+    measure_at: Option<Timestamp>,
     /// Until when what has changed is not worth a write of its own.
     hush_until: Option<Timestamp>,
     /// How often in a row there was nothing to live in.
@@ -196,6 +204,7 @@ impl Care {
             watched: BTreeMap::new(),
             early: BTreeMap::new(),
             refresh_at: None,
+            measure_at: None,
             hush_until: None,
             failures: 0,
             is_left: false,
@@ -259,7 +268,8 @@ impl Care {
         let turns = setbacks
             .filter_map(|inmate| Some(after(inmate.setback.as_ref()?.at, PULL_ERROR)))
             .filter(|turn| *turn > now);
-        turns.chain(self.refresh_at).chain(self.hush_until).min()
+        let own = [self.refresh_at, self.measure_at, self.hush_until];
+        turns.chain(own.into_iter().flatten()).min()
     }
 
     /// Makes known what is known.
@@ -301,7 +311,10 @@ impl Care {
                 self.hush_until = hush;
                 self.is_left = changed.is_err();
             }
-            () = sleep => self.refresh(pod),
+            () = sleep => {
+                self.refresh(pod);
+                self.measure(pod);
+            }
         }
     }
 
@@ -430,6 +443,22 @@ impl Care {
         self.refresh_at = Some(after(now, REFRESH));
         let (lodging, pod, address) = (self.lodging.clone(), pod.clone(), home.address);
         self.job(async move { Done::Refreshed(lodging.refresh(&pod, address).await) });
+    }
+}
+
+impl Care {
+    fn measure(&mut self, pod: &Pod) {
+        let now = self.lodging.site.clock.now();
+        if self.measure_at.is_none_or(|at| at > now) {
+            return;
+        }
+        self.measure_at = None;
+        let (lodging, pod) = (self.lodging.clone(), pod.clone());
+        self.job(async move {
+            let begun = Instant::now();
+            let exceeded = lodging.measure(&pod).await;
+            Done::Measured(exceeded, begun.elapsed())
+        });
     }
 }
 

@@ -22,4 +22,5 @@ mod registry;
 mod sandboxes;
 mod scenarios;
 mod starts;
+mod storage;
 mod unisolated;

@@ -14,7 +14,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use crate::{
-    instance::{Instance, PROGRAM, command, container, eventually, exit_code, sh},
+    instance::{Instance, PROGRAM, command, container, eventually, exit_code, is_ready, sh},
     sandboxes::{claim, stocked},
 };
 
@@ -197,8 +197,8 @@ async fn plain_processes_have_logs_codes_restarts_probes_and_are_found_again() {
     let failed = up.phase("once", "Failed").await;
     assert_eq!(exit_code(&failed, "main"), Some(3));
     assert_eq!(up.says("once", "words").await, "last words\n");
-    let again = up.ready("again").await;
-    assert_eq!(container(&again, "main").restart_count, 1);
+    let is_back = |pod: &Pod| is_ready(pod) && container(pod, "main").restart_count == 1;
+    up.until("again", "came back", is_back).await;
     let before = up.ready("probed").await;
     assert_eq!(
         before.status.as_ref().unwrap().pod_ip.as_deref(),

@@ -92,9 +92,27 @@ pub(super) fn refuse_the_machine(ask: &Ask<'_>) -> Result<(), Trouble> {
         ("hostPID", spec.host_pid),
         ("hostIPC", spec.host_ipc),
     ];
-    match asked.iter().find(|(_, wish)| *wish == Some(true)) {
-        Some((field, _)) => Err(Trouble::config(format!(
+    if let Some((field, _)) = asked.iter().find(|(_, wish)| *wish == Some(true)) {
+        return Err(Trouble::config(format!(
             "{field} is never granted by this node: leave {field} out"
+        )));
+    }
+    let users_of_host = ask.is_root || !ask.is_isolated;
+    let missing = [
+        (
+            "shareProcessNamespace",
+            spec.share_process_namespace == Some(true),
+            "each container has processes of its own here",
+        ),
+        (
+            "hostUsers: false",
+            spec.host_users == Some(false) && users_of_host,
+            "users in containers are those of this machine while sandbar runs as root",
+        ),
+    ];
+    match missing.iter().find(|(_, is_asked, _)| *is_asked) {
+        Some((field, _, why)) => Err(Trouble::config(format!(
+            "{field} is not supported by this node: {why}; leave it out"
         ))),
         None => Ok(()),
     }

@@ -1,7 +1,7 @@
 //! The volumes of a pod as directories of this machine.
 //!
 //! Tokens of service accounts are left out: the embedded API gives none, and a pod is a stranger to it. Limits of the size of
-//! an `emptyDir` are not enforced.
+//! an `emptyDir` are the business of `storage`.
 //!
 //! Containers write to an `emptyDir`, a claim and a path of the host; nothing below one of these is ever followed or trusted
 //! here. All else is mounted read-only.

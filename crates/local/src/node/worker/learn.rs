@@ -1,11 +1,11 @@
 //! What becomes known of a pod: by what was done about it, by its shim, by its probes.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use container::{ContainerState, Event};
 use k8s_openapi::api::core::v1::Pod;
 
-use super::{Care, Done, HUSH, REFRESH, container_of};
+use super::{Care, Done, HUSH, MEASURE, REFRESH, RESPITE, container_of};
 use crate::{
     clock::after,
     node::{
@@ -13,6 +13,7 @@ use crate::{
         end,
         facts::{End, Health, Inmate, Run, Setback, Shell},
         probes::{self, Finding},
+        storage,
         tenants::Tenant,
         trouble::Trouble,
         volumes,
@@ -62,10 +63,30 @@ impl Care {
                 }
                 self.vacate(Shell::Ended);
             }
+            Done::Measured(exceeded, took) => self.measured(exceeded, took, pod),
             Done::Refreshed(refreshed) => {
                 if let Err(trouble) = refreshed {
                     self.warn(pod, &trouble);
                 }
+            }
+        }
+    }
+
+    fn measured(&mut self, exceeded: Option<String>, took: Duration, pod: &Pod) {
+        // one that ends anyway ends as it is
+        if self.home.is_none() || self.by.borrow().is_some() {
+            return;
+        }
+        match exceeded {
+            Some(message) => {
+                let events = &self.lodging.site.events;
+                events.warn(pod, "Evicted", message.clone());
+                self.facts.evicted = Some(message);
+            }
+            None => {
+                let now = self.lodging.site.clock.now();
+                let pause = took.saturating_mul(RESPITE).max(MEASURE);
+                self.measure_at = Some(after(now, pause));
             }
         }
     }
@@ -90,6 +111,9 @@ impl Care {
         let pod = &self.wishes.borrow().pod;
         let now = self.lodging.site.clock.now();
         self.refresh_at = volumes::is_refreshable(pod).then(|| after(now, REFRESH));
+        let memory = self.lodging.site.memory(&self.lodging.uid);
+        let is_limited = !storage::allowances(pod, &self.lodging.place, &memory).is_empty();
+        self.measure_at = is_limited.then(|| after(now, MEASURE));
     }
 
     /// There is nothing to live in any more.
@@ -98,6 +122,7 @@ impl Care {
         self.home = None;
         self.events = None;
         self.refresh_at = None;
+        self.measure_at = None;
         self.watched.clear();
         self.running.send_replace(BTreeMap::new());
         let now = self.lodging.site.clock.now();
