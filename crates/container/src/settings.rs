@@ -14,8 +14,8 @@ pub struct PodSettings {
     pub cgroup_parent: String,
     /// The pod's cgroup below `cgroup_parent`.
     pub cgroup: String,
-    /// A user namespace that everything in the pod lives in, the shim included. Who is not root cannot go without, and root
-    /// cannot have one.
+    /// A user namespace that everything in the pod lives in. Who is not root cannot go without, and the shim lives in it, too.
+    /// Root may give a pod ids of its own; files are then shown to its containers through mounts that map them.
     pub user_namespace: Option<UserNamespace>,
     /// The container that will be started first, if that is known: part of its start is done before it is asked for.
     pub first: Option<String>,
@@ -32,6 +32,12 @@ pub struct UserNamespace {
 }
 
 impl UserNamespace {
+    /// Whether root of the machine is somebody inside.
+    pub(crate) fn has_root(&self) -> bool {
+        let mut maps = self.uids.iter().chain(&self.gids);
+        maps.any(|map| map.outside == 0 && map.count > 0)
+    }
+
     /// The only mapping that needs no privilege: the caller becomes root inside.
     pub fn of_caller() -> Self {
         let map = |outside| IdMap {

@@ -135,14 +135,24 @@ pub(crate) fn write_raw(fd: RawFd, bytes: &[u8]) {
     unsafe { libc::write(fd, bytes.as_ptr().cast(), bytes.len()) };
 }
 
+/// Has a detached mount show the owners of files as those whom a user namespace maps their ids to.
+pub(crate) fn map_users(mount: &OwnedFd, namespace: &OwnedFd) -> io::Result<()> {
+    let namespace = u64::try_from(namespace.as_raw_fd()).map_err(io::Error::other)?;
+    set_attributes(mount, libc::MOUNT_ATTR_IDMAP, namespace)
+}
+
 /// Makes a detached mount read-only.
-#[allow(unsafe_code, reason = "mount_setattr is not in rustix")]
 pub(crate) fn make_read_only(mount: &OwnedFd) -> io::Result<()> {
+    set_attributes(mount, libc::MOUNT_ATTR_RDONLY, 0)
+}
+
+#[allow(unsafe_code, reason = "mount_setattr is not in rustix")]
+fn set_attributes(mount: &OwnedFd, set: u64, namespace: u64) -> io::Result<()> {
     let attributes = libc::mount_attr {
-        attr_set: libc::MOUNT_ATTR_RDONLY,
+        attr_set: set,
         attr_clr: 0,
         propagation: 0,
-        userns_fd: 0,
+        userns_fd: namespace,
     };
     // SAFETY: the path is a string that ends in NUL, and the structure has the size that is given
     let result = unsafe {

@@ -2,8 +2,10 @@
 //!
 //! It exists so that a shim stays small, whatever building takes, and so that all mounting happens in a mount namespace that
 //! nobody else sees. `config` says what the container library is told, `mounts` prepares file systems, `executor` is the last
-//! step before the program runs. `plain` is for pods that are not isolated.
+//! step before the program runs. `plain` is for pods that are not isolated, `apart` for pods of root
+//! with users of their own.
 
+mod apart;
 mod capabilities;
 mod config;
 mod executor;
@@ -31,6 +33,8 @@ use crate::settings::{ContainerSettings, ExecSettings, User};
 use crate::sys;
 use crate::wire::{self, StreamKind};
 use executor::Confined;
+
+pub(crate) use apart::{Users, make as make_apart};
 
 /// The library's name for the one container in its directory.
 const ID: &str = "container";
@@ -78,8 +82,23 @@ fn library(doing: &'static str, error: &dyn std::error::Error) -> BuildError {
 pub(crate) struct Place<'a> {
     /// The container's directory.
     pub(crate) dir: &'a Path,
+    pub(crate) cgroups: &'a Cgroups,
+    /// The container's cgroup.
+    pub(crate) leaf: &'a str,
+    /// Whether this process is in the user namespace of somebody who is not root.
     pub(crate) user_namespace: bool,
+    /// The users of a pod of root that has its own.
+    pub(crate) users: Option<Users<'a>>,
     pub(crate) isolated: bool,
+}
+
+impl Place<'_> {
+    fn hand_over(&self, stdio: &Stdio, user: &User) -> Result<(), BuildError> {
+        match self.users {
+            Some(users) => users.hand_over(stdio, user),
+            None => hand_over(stdio, user),
+        }
+    }
 }
 
 /// The container's ends of its pipes; with a terminal there are none.
@@ -148,9 +167,9 @@ pub(crate) fn container(
     }
     let granted = capabilities::granted(&settings.capabilities, place.user_namespace)?;
     raise_oom_score(settings.oom_score_adj);
-    isolate(place.user_namespace)?;
-    hand_over(&stdio, &settings.user)?;
-    let staged = mounts::stage(place.dir, settings, place.user_namespace)?;
+    isolate(place)?;
+    place.hand_over(&stdio, &settings.user)?;
+    let staged = mounts::stage(place, settings)?;
     let open_files = open_files(settings.open_files);
     let config = config::container(
         settings,
@@ -164,6 +183,8 @@ pub(crate) fn container(
         "writing the container's configuration",
         written.and_then(|bytes| fs::write(place.dir.join("config.json"), bytes)),
     )?;
+    enter_users(place)?;
+    mounts::make_cwd(&staged.root, &settings.cwd);
     let console = console(place.dir, settings.tty)?;
     let (failure, confined) = executor(&config)?;
     let builder = builder(place.dir, &console, stdio, confined)?;
@@ -197,14 +218,15 @@ pub(crate) fn exec(
     }
     let config = read_config(place.dir)?;
     let process = config::exec(&config, settings);
-    isolate(place.user_namespace)?;
-    hand_over(&stdio, &config::user(&process))?;
+    isolate(place)?;
+    place.hand_over(&stdio, &config::user(&process))?;
     let written = serde_json::to_vec(&process).map_err(io::Error::from);
     let written = during(
         "writing the command's configuration",
         written.and_then(|bytes| in_memory(&bytes)),
     )?;
     let process_file = PathBuf::from(format!("/proc/self/fd/{}", written.as_raw_fd()));
+    enter_users(place)?;
     exec_with(place, &config, &process_file, stdio, settings.tty)
 }
 
@@ -242,11 +264,12 @@ fn exec_with(
     })
 }
 
-/// Makes this process, which has been forked for it, one of the container's: signals, cgroups.
-pub(crate) fn enter(cgroups: &Cgroups, leaf: &str, user_namespace: bool) -> Result<(), BuildError> {
+/// Makes this process, which has been forked for it, one of the container's: signals, cgroups. `with_v2` says whether it must
+/// have a cgroup of version 2.
+pub(crate) fn enter(cgroups: &Cgroups, leaf: &str, with_v2: bool) -> Result<(), BuildError> {
     sys::reset_signals();
     rustix::process::umask(Mode::WGRP | Mode::WOTH);
-    if !cgroups.has_v2() && !user_namespace {
+    if with_v2 && !cgroups.has_v2() {
         return Err(BuildError::Refused(match cgroups.unavailable() {
             Some(reason) => format!("{reason}; only a pod with a user namespace can do without"),
             None => {
@@ -258,18 +281,37 @@ pub(crate) fn enter(cgroups: &Cgroups, leaf: &str, user_namespace: bool) -> Resu
 }
 
 /// Gives this process mounts of its own, and nothing of who started Sandbar.
-fn isolate(user_namespace: bool) -> Result<(), BuildError> {
-    if !user_namespace {
+fn isolate(place: &Place<'_>) -> Result<(), BuildError> {
+    if !place.user_namespace {
         // the groups of whoever started Sandbar are no business of a container
         during("dropping groups", rustix::thread::set_thread_groups(&[]))?;
     }
-    during(
-        "making a mount namespace",
-        sys::unshare(UnshareFlags::NEWNS | UnshareFlags::NEWCGROUP),
-    )?;
+    let namespaces = match place.users {
+        // who enters users of its own makes its cgroup namespace there
+        Some(_) => UnshareFlags::NEWNS,
+        None => UnshareFlags::NEWNS | UnshareFlags::NEWCGROUP,
+    };
+    during("making a mount namespace", sys::unshare(namespaces))?;
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     during("hiding mounts", rustix::mount::mount_change("/", private))?;
-    hide_cgroups(user_namespace)
+    match place.users {
+        Some(_) => Ok(()),
+        None => hide_cgroups(place.user_namespace),
+    }
+}
+
+/// The last step that needs the rights of whoever started the pod.
+fn enter_users(place: &Place<'_>) -> Result<(), BuildError> {
+    let Some(users) = place.users else {
+        return Ok(());
+    };
+    // the library looks for what it may do there, and does without only if it sees that it may do nothing
+    during(
+        "showing the container's cgroup",
+        place.cgroups.show(place.leaf),
+    )?;
+    users.enter(place.dir)?;
+    hide_cgroups(true)
 }
 
 /// The library would look for cgroups of its own choice and join them, which has been done and costs. In this mount namespace

@@ -15,7 +15,7 @@ use rustix::fs::{FileType, Mode, OFlags};
 use rustix::mount::MountFlags;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 
-use super::{BuildError, during, library};
+use super::{BuildError, Place, apart, during, library};
 use crate::settings::{ContainerSettings, MountSource};
 
 /// Where everything was put, in the order of the settings.
@@ -29,24 +29,18 @@ pub(super) struct Staged {
 
 /// Mounts the root file system, overlays and volumes under the container's directory.
 pub(super) fn stage(
-    dir: &Path,
+    context: &Place<'_>,
     settings: &ContainerSettings,
-    user_namespace: bool,
 ) -> Result<Staged, BuildError> {
+    let dir = context.dir;
     let root = dir.join("rootfs");
     let upper = Some(dir.join("upper"));
-    overlay(
-        &settings.root.layers,
-        upper.as_deref(),
-        &root,
-        user_namespace,
-    )?;
-    make_cwd(&root, &settings.cwd);
+    overlay(&settings.root.layers, upper.as_deref(), &root, context)?;
     let mut overlays = Vec::new();
     for (index, wanted) in settings.overlays.iter().enumerate() {
         let place = dir.join(format!("overlay-{index}"));
         let upper = (!wanted.read_only).then(|| dir.join(format!("overlay-{index}-upper")));
-        overlay(&wanted.layers, upper.as_deref(), &place, user_namespace)?;
+        overlay(&wanted.layers, upper.as_deref(), &place, context)?;
         overlays.push(place);
     }
     let mut mounts = Vec::new();
@@ -55,7 +49,7 @@ pub(super) fn stage(
             MountSource::Tmpfs { .. } => None,
             MountSource::Bind { path, sub_path } => {
                 let place = dir.join(format!("volume-{index}"));
-                bind(path, sub_path.as_deref(), &place)?;
+                bind(path, sub_path.as_deref(), &place, context)?;
                 Some(place)
             }
         });
@@ -72,13 +66,26 @@ fn overlay(
     layers: &[PathBuf],
     upper: Option<&Path>,
     place: &Path,
-    user_namespace: bool,
+    context: &Place<'_>,
 ) -> Result<(), BuildError> {
     make_dir(place)?;
+    let layer = |(index, layer): (usize, &PathBuf)| {
+        let opened = open(layer)?;
+        let Some(users) = context.users else {
+            return Ok(opened);
+        };
+        let mapped = users.map(&opened, layer)?;
+        // older kernels make no overlay of what is mounted nowhere
+        let somewhere = place.with_extension(format!("layer-{index}"));
+        make_dir(&somewhere)?;
+        apart::place(&mapped, &somewhere)?;
+        Ok(mapped)
+    };
     let lower: Vec<OwnedFd> = layers
         .iter()
+        .enumerate()
         .rev()
-        .map(|l| open(l))
+        .map(layer)
         .collect::<Result<_, _>>()?;
     if let ([single], None) = (lower.as_slice(), upper) {
         // the kernel makes no overlay of one layer
@@ -94,12 +101,15 @@ fn overlay(
         let work = upper.with_extension("work");
         for (option, dir) in [("upperdir", upper), ("workdir", &work)] {
             make_dir(dir)?;
+            if let Some(users) = context.users {
+                users.give(dir)?;
+            }
             let fd = open(dir)?;
             options = format!("{options},{option}={}", by_descriptor(&fd));
             kept.push(fd);
         }
     }
-    if user_namespace {
+    if context.user_namespace {
         options.push_str(",userxattr");
     }
     let options = std::ffi::CString::new(options).map_err(io::Error::from);
@@ -118,7 +128,12 @@ fn overlay(
 }
 
 /// Mounts a volume, or a path in it that a sandbox may have made, at a place that is made for it.
-fn bind(source: &Path, sub_path: Option<&Path>, place: &Path) -> Result<(), BuildError> {
+fn bind(
+    source: &Path,
+    sub_path: Option<&Path>,
+    place: &Path,
+    context: &Place<'_>,
+) -> Result<(), BuildError> {
     let opened = match sub_path {
         None => open(source)?,
         Some(sub_path) => within(source, sub_path)?,
@@ -129,6 +144,9 @@ fn bind(source: &Path, sub_path: Option<&Path>, place: &Path) -> Result<(), Buil
         make_dir(place)?;
     } else {
         during(&doing, fs::write(place, ""))?;
+    }
+    if let Some(users) = context.users {
+        return apart::place(&users.map(&opened, source)?, place);
     }
     let mounted = rustix::mount::mount_bind_recursive(by_descriptor(&opened), place);
     during(doing, mounted)
@@ -148,7 +166,7 @@ fn within(volume: &Path, sub_path: &Path) -> Result<OwnedFd, BuildError> {
 }
 
 /// A container starts where it was told to, even if nobody made the directory. If a volume hides it, the library says so.
-fn make_cwd(root: &Path, cwd: &Path) {
+pub(super) fn make_cwd(root: &Path, cwd: &Path) {
     if let Ok(root) = SafeRoot::open(root) {
         let _ = root.mkdir_all(cwd, &fs::Permissions::from_mode(0o755));
     }
@@ -173,7 +191,7 @@ pub(super) fn receive_fd(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     fd.ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))
 }
 
-fn open(path: &Path) -> Result<OwnedFd, BuildError> {
+pub(super) fn open(path: &Path) -> Result<OwnedFd, BuildError> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let opened = rustix::fs::open(path, flags, Mode::empty());
     during(format!("opening {}", path.display()), opened)

@@ -8,6 +8,7 @@
 mod hierarchy;
 mod limits;
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{fs, io, thread};
@@ -102,6 +103,16 @@ impl Cgroups {
         for hierarchy in self.usable() {
             let file = self.dir(hierarchy, leaf).join("cgroup.procs");
             in_dir(&file, fs::write(&file, "0"))?;
+        }
+        Ok(())
+    }
+
+    /// Lets everybody look at the container's cgroup, which nobody but who sees the file system it is in can.
+    pub(crate) fn show(&self, leaf: &str) -> io::Result<()> {
+        for hierarchy in self.usable() {
+            let dir = self.dir(hierarchy, leaf);
+            let everybody = fs::Permissions::from_mode(0o755);
+            in_dir(&dir, fs::set_permissions(&dir, everybody))?;
         }
         Ok(())
     }

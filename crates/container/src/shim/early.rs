@@ -59,7 +59,7 @@ impl Shim {
             }
         };
         let stdio = Stdio::received(asked.streams.into_iter().zip(fds));
-        let place = self.place(&asked.dir);
+        let place = self.place(&asked.dir, name);
         let built = entered.and_then(|()| build::container(&place, &asked.settings, stdio));
         build::report(socket, built)
     }

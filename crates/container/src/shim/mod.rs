@@ -38,6 +38,8 @@ pub(crate) use setup::{Record, SOCKET};
 pub(super) struct Shim {
     settings: PodSettings,
     cgroups: Cgroups,
+    /// The user namespace of a pod that this process is not in itself.
+    users: Option<OwnedFd>,
     listener: UnixListener,
     signals: OwnedFd,
     peers: Vec<Peer>,
@@ -86,6 +88,7 @@ pub(crate) fn run(settings: PodSettings, connection: OwnedFd) -> ! {
     let mut shim = Shim {
         settings,
         cgroups: ready.cgroups,
+        users: ready.users,
         listener: ready.listener,
         signals: ready.signals,
         peers: Vec::new(),

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::cgroup::{Cgroups, Hierarchy};
 use crate::process::Identity;
 use crate::settings::PodSettings;
-use crate::{sys, user_namespace};
+use crate::{build, sys, user_namespace};
 
 pub(crate) const SOCKET: &str = "shim.sock";
 const RECORD: &str = "shim.json";
@@ -49,6 +49,8 @@ pub(super) struct Ready {
     pub(super) listener: UnixListener,
     pub(super) signals: OwnedFd,
     pub(super) cgroups: Cgroups,
+    /// The user namespace of the pod, if this process stays outside of it.
+    pub(super) users: Option<OwnedFd>,
 }
 
 pub(super) fn become_shim(settings: &PodSettings) -> Result<Ready, String> {
@@ -70,15 +72,17 @@ pub(super) fn become_shim(settings: &PodSettings) -> Result<Ready, String> {
     let hierarchies = Hierarchy::mounted().map_err(doing("looking for cgroups"))?;
     let mut cgroups = Cgroups::new(hierarchies, &settings.cgroup_parent, &settings.cgroup);
     cgroups.create_pod();
-    if settings.isolated {
-        enter_namespaces(settings)?;
-    }
+    let users = match settings.isolated {
+        true => enter_namespaces(settings).inspect_err(|_| drop(cgroups.remove_pod()))?,
+        false => None,
+    };
     let listener = listen(&settings.dir).map_err(doing("opening the shim's socket"))?;
     record(settings).map_err(doing("recording the shim"))?;
     Ok(Ready {
         listener,
         signals,
         cgroups,
+        users,
     })
 }
 
@@ -87,28 +91,34 @@ fn doing(what: &'static str) -> impl Fn(io::Error) -> String {
     move |error| format!("{what}: {error}")
 }
 
+/// The user namespace, if this process is to stay outside of it: only root may, and must, to reach the files of the pod.
+fn enter_namespaces(settings: &PodSettings) -> Result<Option<OwnedFd>, String> {
+    let initial = user_namespace::is_initial().map_err(doing("looking at users"))?;
+    let furnish = || make_namespaces(settings);
+    match &settings.user_namespace {
+        Some(wanted) if initial && wanted.has_root() => Err(
+            "a user namespace in which root of the machine is somebody keeps nobody apart"
+                .to_owned(),
+        ),
+        Some(wanted) if initial => build::make_apart(wanted, furnish).map(Some),
+        Some(_) => furnish().map(|()| None),
+        None if initial => furnish().map(|()| None),
+        None => Err("whoever is not root runs pods in user namespaces only".to_owned()),
+    }
+}
+
+/// Who is not root has no rights to anything that the pod needs before this.
 fn enter_user_namespace(settings: &PodSettings) -> Result<(), String> {
     let initial = user_namespace::is_initial().map_err(doing("looking at users"))?;
     match &settings.user_namespace {
         Some(wanted) if !initial => {
-            user_namespace::enter(wanted).map_err(doing("making the pod's user namespace"))?;
+            user_namespace::enter(wanted).map_err(doing("making the pod's user namespace"))
         }
-        Some(_) => {
-            return Err(
-                "a user namespace is for who is not root: layers and volumes of root \
-                would belong to nobody in it"
-                    .to_owned(),
-            );
-        }
-        None if !initial => {
-            return Err("whoever is not root runs pods in user namespaces only".to_owned());
-        }
-        None => {}
+        _ => Ok(()),
     }
-    Ok(())
 }
 
-fn enter_namespaces(settings: &PodSettings) -> Result<(), String> {
+fn make_namespaces(settings: &PodSettings) -> Result<(), String> {
     let flags = UnshareFlags::NEWNET | UnshareFlags::NEWIPC | UnshareFlags::NEWUTS;
     sys::unshare(flags).map_err(doing("making the pod's namespaces"))?;
     rustix::system::sethostname(settings.hostname.as_bytes())

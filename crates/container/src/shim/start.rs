@@ -13,7 +13,7 @@ use rustix::process::WaitStatus;
 use super::container::Container;
 use super::log::Log;
 use super::{Shim, setup};
-use crate::build::{self, BuildError, Place, Stdio};
+use crate::build::{self, BuildError, Place, Stdio, Users};
 use crate::process::Identity;
 use crate::settings::{ContainerSettings, ExecSettings};
 use crate::state::{self, ContainerState, Exit};
@@ -190,7 +190,8 @@ impl Shim {
         }
         self.fork_builder(peer, call, work, |shim, socket| {
             let entered = shim.enter(name);
-            let built = entered.and_then(|()| build::container(&shim.place(dir), settings, theirs));
+            let built =
+                entered.and_then(|()| build::container(&shim.place(dir, name), settings, theirs));
             build::report(socket, built)
         })
     }
@@ -232,23 +233,34 @@ impl Shim {
             .unzip();
         self.fork_builder(peer, call, Work::Exec(kinds, fds), |shim, socket| {
             let entered = shim.enter(name);
-            let built = entered.and_then(|()| build::exec(&shim.place(dir), settings, theirs));
+            let built =
+                entered.and_then(|()| build::exec(&shim.place(dir, name), settings, theirs));
             build::report(socket, built)
         })
     }
 
     /// In a child: what it becomes belongs to the container.
     pub(super) fn enter(&self, name: &str) -> Result<(), BuildError> {
-        let with_v2 = self.settings.isolated && self.settings.user_namespace.is_none();
+        let is_own_user = self.settings.user_namespace.is_some() && self.users.is_none();
+        let with_v2 = self.settings.isolated && !is_own_user;
         build::enter(&self.cgroups, name, with_v2)
     }
 
-    pub(super) fn place<'a>(&self, dir: &'a Path) -> Place<'a> {
+    pub(super) fn place<'a>(&'a self, dir: &'a Path, leaf: &'a str) -> Place<'a> {
         Place {
             dir,
-            user_namespace: self.settings.user_namespace.is_some(),
+            cgroups: &self.cgroups,
+            leaf,
+            user_namespace: self.settings.user_namespace.is_some() && self.users.is_none(),
+            users: self.users(),
             isolated: self.settings.isolated,
         }
+    }
+
+    fn users(&self) -> Option<Users<'_>> {
+        let ids = self.settings.user_namespace.as_ref()?;
+        let namespace = self.users.as_ref()?;
+        Some(Users { namespace, ids })
     }
 
     fn fork_builder(

@@ -22,7 +22,11 @@ async fn a_command_has_its_own_streams_and_exit_code() {
     let (out, err, exit) = command(
         &pod,
         "main",
-        &["sh", "-c", "ls /tmp; echo oops >&2; exit 4"],
+        &[
+            "sh",
+            "-c",
+            "until ls /tmp/here >/dev/null 2>&1; do :; done; ls /tmp; echo oops >&2; exit 4",
+        ],
     )
     .await;
     assert_eq!(

@@ -11,3 +11,4 @@ mod logs;
 mod running;
 mod support;
 mod survival;
+mod users;

@@ -80,12 +80,14 @@ impl Lodging {
             end::settle(&dir).await;
         }
         fs::create_dir_all(&dir).map_err(|error| failed(io_error(&dir, &error)))?;
+        let users = self.site.user_namespace(pod, &self.place);
+        let users = users.map_err(|error| failed(error.to_string()))?;
         let settings = PodSettings {
             dir,
             hostname: settings::hostname(pod).to_owned(),
             cgroup_parent: self.site.cgroup_parent.clone(),
             cgroup: format!("pod-{}", self.uid),
-            user_namespace: self.site.user_namespace(),
+            user_namespace: users,
             first: pod.spec.as_ref().and_then(plan::first),
             isolated: self.site.is_isolated,
         };

@@ -16,6 +16,7 @@ mod end;
 mod events;
 mod facts;
 mod hooks;
+mod ids;
 pub mod inside;
 mod keep;
 mod kept;
@@ -67,6 +68,7 @@ use crate::{
 };
 use dial::Dialer;
 use events::Events;
+use ids::Ids;
 use inside::Inside;
 use keep::{Crew, Landlord, evict};
 use site::{Helpers, Pulls, Site};
@@ -150,6 +152,7 @@ impl Node {
             dialer: Arc::clone(&dialer),
             helpers: Helpers::new(helper),
             measuring: Semaphore::new(1),
+            ids: Ids::new(&machine::cgroup(&directory)),
             pulls: Pulls::default(),
             tenants: tenants.clone(),
             host_paths,

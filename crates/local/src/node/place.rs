@@ -49,6 +49,11 @@ impl PodPlace {
         self.0.join("work").join(container)
     }
 
+    /// Which ids of the machine its users are, if they are its own.
+    pub(crate) fn ids(&self) -> PathBuf {
+        self.0.join("ids.json")
+    }
+
     /// `hosts`, `hostname` and `resolv.conf` of all containers.
     pub(crate) fn etc(&self, file: &str) -> PathBuf {
         self.0.join("etc").join(file)

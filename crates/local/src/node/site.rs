@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    io,
     net::Ipv4Addr,
     path::PathBuf,
     process::Command,
@@ -17,7 +18,8 @@ use kube::{Api, Client, ResourceExt as _};
 use tokio::sync::{Mutex, Semaphore};
 
 use super::{
-    dial::Dialer, events::Events, place::PodPlace, tenants::Tenants, trouble::Trouble, ways::Ways,
+    dial::Dialer, events::Events, ids::Ids, place::PodPlace, tenants::Tenants, trouble::Trouble,
+    ways::Ways,
 };
 use crate::{
     clock::Clock,
@@ -48,6 +50,7 @@ pub(crate) struct Site {
     pub(crate) events: Events,
     /// Looks at the files of pods are taken one at a time.
     pub(crate) measuring: Semaphore,
+    pub(crate) ids: Ids,
 }
 
 impl Site {
@@ -60,8 +63,18 @@ impl Site {
         self.memory.join(uid)
     }
 
-    pub(crate) fn user_namespace(&self) -> Option<UserNamespace> {
-        (self.is_isolated && !self.is_root).then(UserNamespace::of_caller)
+    /// The users of a pod, where they are not those of the machine.
+    pub(crate) fn user_namespace(
+        &self,
+        pod: &Pod,
+        place: &PodPlace,
+    ) -> io::Result<Option<UserNamespace>> {
+        let host_users = pod.spec.as_ref().and_then(|spec| spec.host_users);
+        match (self.is_isolated, self.is_root, host_users) {
+            (false, _, _) | (true, true, None | Some(true)) => Ok(None),
+            (true, false, _) => Ok(Some(UserNamespace::of_caller())),
+            (true, true, Some(false)) => self.ids.of(place, &self.pods).map(Some),
+        }
     }
 
     /// Where a pod is reached: at the address that its network has given it, and without isolation at the machine's own.

@@ -24,3 +24,4 @@ mod scenarios;
 mod starts;
 mod storage;
 mod unisolated;
+mod users;

@@ -4,6 +4,7 @@ use k8s_openapi::api::core::v1::{PodSecurityContext, SecurityContext};
 
 use super::Ask;
 use crate::image::UserError;
+use crate::node::ids::COUNT;
 use crate::node::trouble::Trouble;
 
 /// What the container's own context says, else what the pod's says.
@@ -97,7 +98,6 @@ pub(super) fn refuse_the_machine(ask: &Ask<'_>) -> Result<(), Trouble> {
             "{field} is never granted by this node: leave {field} out"
         )));
     }
-    let users_of_host = ask.is_root || !ask.is_isolated;
     let missing = [
         (
             "shareProcessNamespace",
@@ -106,8 +106,8 @@ pub(super) fn refuse_the_machine(ask: &Ask<'_>) -> Result<(), Trouble> {
         ),
         (
             "hostUsers: false",
-            spec.host_users == Some(false) && users_of_host,
-            "users in containers are those of this machine while sandbar runs as root",
+            spec.host_users == Some(false) && !ask.is_isolated,
+            "without isolation users are those of this machine",
         ),
     ];
     match missing.iter().find(|(_, is_asked, _)| *is_asked) {
@@ -154,6 +154,7 @@ pub(super) fn identity(ask: &Ask<'_>, wishes: &Wishes<'_>) -> Result<Identity, T
     }
     groups.sort_unstable();
     groups.dedup();
+    check_own_users(ask, found.uid, gid, &groups)?;
     Ok(Identity {
         uid: found.uid,
         gid,
@@ -223,6 +224,19 @@ fn only_caller(ask: &Ask<'_>, wishes: &Wishes<'_>) -> Result<Identity, Trouble> 
             gid,
             ..Identity::default()
         }),
+    }
+}
+
+/// A pod with users of its own has so many, and no more.
+fn check_own_users(ask: &Ask<'_>, uid: u32, gid: u32, groups: &[u32]) -> Result<(), Trouble> {
+    let host_users = ask.pod.spec.as_ref().and_then(|spec| spec.host_users);
+    let mut ids = groups.iter().chain([&uid, &gid]);
+    match (host_users, ids.find(|id| **id >= COUNT)) {
+        (Some(false), Some(id)) => Err(Trouble::config(format!(
+            "container {:?} cannot have user or group {id}: with hostUsers: false there are {COUNT}",
+            ask.container.name
+        ))),
+        _ => Ok(()),
     }
 }
 
