@@ -12,7 +12,7 @@ use rustix::process::WaitStatus;
 
 use super::container::Container;
 use super::log::Log;
-use super::{Shim, setup};
+use super::{Shim, not_running, setup};
 use crate::build::{self, BuildError, Place, Stdio, Users};
 use crate::process::Identity;
 use crate::settings::{ContainerSettings, ExecSettings};
@@ -44,8 +44,8 @@ impl Builder {
 enum Work {
     /// The container with this id.
     Container(u64),
-    /// A command; the client's ends of its streams.
-    Exec(Vec<StreamKind>, Vec<OwnedFd>),
+    /// A command in the container with this id; the client's ends of its streams.
+    Exec(u64, Vec<StreamKind>, Vec<OwnedFd>),
 }
 
 /// A command that runs.
@@ -204,8 +204,9 @@ impl Shim {
         settings: ExecSettings,
     ) -> Result<Option<Reply>, Failure> {
         settings.check().map_err(Failure::Refused)?;
-        let dir = self.running(name)?.dir.clone();
-        self.begin_exec(peer, call, name, &settings, &dir)
+        let container = self.running(name)?;
+        let (id, dir) = (container.id, container.dir.clone());
+        self.begin_exec(peer, call, (id, name), &settings, &dir)
             .map_err(|error| {
                 Failure::Failed(format!("starting a command in container {name}: {error}"))
             })?;
@@ -216,7 +217,7 @@ impl Shim {
         &mut self,
         peer: u64,
         call: u64,
-        name: &str,
+        (container, name): (u64, &str),
         settings: &ExecSettings,
         dir: &Path,
     ) -> io::Result<()> {
@@ -231,7 +232,8 @@ impl Shim {
             .into_iter()
             .filter_map(|(k, fd)| Some((k, fd?)))
             .unzip();
-        self.fork_builder(peer, call, Work::Exec(kinds, fds), |shim, socket| {
+        let work = Work::Exec(container, kinds, fds);
+        self.fork_builder(peer, call, work, |shim, socket| {
             let entered = shim.enter(name);
             let built =
                 entered.and_then(|()| build::exec(&shim.place(dir, name), settings, theirs));
@@ -318,15 +320,15 @@ impl Shim {
             (Work::Container(id), Built::Failed(reason)) => {
                 self.container_failed(peer, call, id, &reason);
             }
-            (Work::Exec(mut kinds, mut streams), Built::Running { pid }) => {
+            (Work::Exec(_, mut kinds, mut streams), Built::Running { pid }) => {
                 if let Some(terminal) = fds.pop() {
                     kinds.push(StreamKind::Terminal);
                     streams.push(terminal);
                 }
                 self.exec_runs(peer, call, pid, kinds, streams);
             }
-            (Work::Exec(..), Built::Failed(reason)) => {
-                let reply = Reply::Failed(Failure::Failed(reason));
+            (Work::Exec(container, ..), Built::Failed(reason)) => {
+                let reply = Reply::Failed(self.why_no_command(container, reason));
                 self.reply(peer, call, reply, Vec::new());
             }
         }
@@ -413,6 +415,16 @@ impl Shim {
         self.execs.push(Exec { id, pid, peer });
         self.reply(peer, call, Reply::Exec { exec: id, streams }, fds);
         self.settle(pid);
+    }
+
+    /// What goes wrong while the container ends goes wrong because it does.
+    fn why_no_command(&self, container: u64, reason: String) -> Failure {
+        let container = self.containers.iter().find(|c| c.id == container);
+        let is_alive = |c: &Container| c.state().is_some_and(|state| state.is_alive());
+        match container {
+            Some(c) if self.stopping.is_some() || !is_alive(c) => not_running(&c.name),
+            _ => Failure::Failed(reason),
+        }
     }
 
     pub(super) fn exec_ended(&mut self, exec: &Exec, status: WaitStatus) {

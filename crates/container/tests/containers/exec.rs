@@ -1,5 +1,7 @@
 //! Commands in running containers.
 
+use std::time::Duration;
+
 use container::{Error, ExecSettings, User};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -194,4 +196,22 @@ async fn a_command_can_be_killed_and_dies_with_its_container() {
     pod.kill("main", 9).await.unwrap();
     ended(&mut events, "main").await;
     assert_eq!(exec.wait().await.unwrap().signal, Some(9));
+}
+
+#[tokio::test]
+async fn a_command_that_was_being_started_when_its_pod_ended_says_that_nothing_runs_there() {
+    for number in 0..5 {
+        let mut machine = Machine::new();
+        let pod = machine.pod(&format!("late{number}")).await;
+        pod.start(&machine.sh("main", "sleep 1000")).await.unwrap();
+        let command = settings(&["sleep", "1000"]);
+        let (begun, stopped) =
+            tokio::join!(pod.exec("main", &command), pod.stop(&[], Duration::ZERO));
+        stopped.unwrap();
+        match begun {
+            Err(Error::NotRunning(said)) => assert_eq!(said, "container main is not running"),
+            Err(error) => panic!("{error}"),
+            Ok(_) => {}
+        }
+    }
 }
