@@ -243,3 +243,37 @@ fn objection(pod: &PodSpec, node: &Node, load: usize, refused: bool) -> Option<&
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeMap, net::Ipv4Addr};
+
+    use k8s_openapi::{api::core::v1::Node, jiff::Timestamp};
+    use serde_json::json;
+
+    use super::{Machine, NodeAct, keep, object, status};
+
+    #[test]
+    fn labels_of_the_machine_are_kept_and_those_of_others_left_alone() {
+        let machine = Machine {
+            name: "m".to_owned(),
+            address: Ipv4Addr::LOCALHOST,
+            capacity: BTreeMap::new(),
+            labels: [("isolation".to_owned(), "none".to_owned())].into(),
+            runtime: String::new(),
+            kernel: String::new(),
+            system: String::new(),
+        };
+        let now = Timestamp::UNIX_EPOCH;
+        let mut node: Node = object(&machine);
+        node.status = serde_json::from_value(status(&machine, &json!(null), now)).unwrap();
+        assert_eq!(keep(&machine, Some(&node), now), None);
+        let other = json!({"isolation": "namespaces", "disk": "ssd"});
+        node.metadata.labels = serde_json::from_value(other).unwrap();
+        let patch = json!({"metadata": {"resourceVersion": null, "labels": {"isolation": "none"}}});
+        assert_eq!(
+            keep(&machine, Some(&node), now),
+            Some(NodeAct::Patch(patch))
+        );
+    }
+}
