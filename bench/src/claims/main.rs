@@ -124,7 +124,7 @@ pub(crate) enum What {
     Rotation,
     /// The same by an image change, in place
     InPlace,
-    /// The same with real containers, under the two lighter loads
+    /// The same with real containers, a fifth as many, under two loads
     InPlaceKubelet,
     /// Memory, idle CPU and restart at 10,000 sandboxes
     Scale,

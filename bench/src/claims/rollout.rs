@@ -45,7 +45,7 @@ pub(crate) struct Rotations {
     edit: Edit,
     /// λ·τ/R: the share of the pool that the load alone has out of stock.
     ratios: &'static [f64],
-    /// Of a hundred members of the usual pool so many.
+    /// Of a hundred members of the usual pool so many, and so many of its claims.
     percent: usize,
 }
 
@@ -66,7 +66,7 @@ impl Rotations {
     pub(crate) const ON_A_KUBELET: Self = Self {
         title: "rotation in place on a kubelet",
         edit: Edit::Image,
-        ratios: &[0.05, 0.2],
+        ratios: &[0.2, 0.5],
         percent: 20,
     };
 }
@@ -78,6 +78,9 @@ struct Plan {
     rate: f64,
     pace: Pace,
     edit: Edit,
+    /// The least number of claims, before rollouts and during them.
+    claims_before: usize,
+    claims_during: usize,
 }
 
 /// One rollout.
@@ -117,6 +120,8 @@ pub(crate) async fn edit(session: &mut Session, column: &mut Column) -> Result<(
         rate: sizes.edited_rate,
         pace: Pace::Even,
         edit: Edit::Env,
+        claims_before: sizes.claims_before,
+        claims_during: sizes.claims_during,
     };
     let found = roll(session, &plan).await?;
     let strategy = &session.setup.strategy;
@@ -180,6 +185,8 @@ pub(crate) async fn rotations(
             rate: ratio * replicas as f64 / sizes.start.as_secs_f64(),
             pace: Pace::Random,
             edit: rotations.edit,
+            claims_before: sizes.claims_before * rotations.percent / 100,
+            claims_during: sizes.claims_during * rotations.percent / 100,
         };
         progress(&format!("{} at λ·τ/R {ratio}", rotations.title));
         let found = roll(session, &plan).await?;
@@ -224,7 +231,7 @@ async fn roll(session: &mut Session, plan: &Plan) -> Result<Findings> {
     let mut load = desk.open_loop(&plan.pool, plan.rate, plan.pace);
     let begun = Instant::now();
     progress(&format!("{:.1} claims/s", plan.rate));
-    while begun.elapsed() < sizes.before || load.answered() < sizes.claims_before {
+    while begun.elapsed() < sizes.before || load.answered() < plan.claims_before {
         session.pass(SAY.min(sizes.before)).await?;
         load.check().await?;
     }
@@ -237,7 +244,7 @@ async fn roll(session: &mut Session, plan: &Plan) -> Result<Findings> {
         claims += load.answered() - before;
         let is_finished = round.is_finished;
         rounds.push(round);
-        if !is_finished || claims >= sizes.claims_during {
+        if !is_finished || claims >= plan.claims_during {
             break;
         }
         session.pass(2 * sizes.start).await?;
