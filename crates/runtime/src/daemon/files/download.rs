@@ -1,0 +1,159 @@
+//! `GET /files`.
+
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{ErrorKind, Read, Seek, SeekFrom};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+use http::header::{
+    ACCEPT_RANGES, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_RANGE, CONTENT_TYPE,
+    LAST_MODIFIED, VARY,
+};
+use http::request::Parts;
+use http::{HeaderName, HeaderValue, Response, StatusCode};
+
+use super::access::{self, Operation};
+use super::conditions::{self, Part};
+use super::content::Content;
+use super::encoding::{self, Encoding};
+use super::{Query, Refusal, kind, resolve};
+use crate::daemon::Daemon;
+use crate::daemon::body::Body;
+
+/// How much of a file decides what it is.
+const BEGINNING: u64 = 512;
+
+pub(in crate::daemon) fn download(daemon: &Daemon, request: &Parts) -> Response<Body> {
+    find(daemon, request)
+        .and_then(|found| found.answer(request))
+        .unwrap_or_else(|refusal| refusal.answer())
+}
+
+struct Found {
+    path: PathBuf,
+    file: File,
+    metadata: Metadata,
+}
+
+fn find(daemon: &Daemon, request: &Parts) -> Result<Found, Refusal> {
+    let query = Query::of(request);
+    access::check(daemon, request, &query, Operation::Read)?;
+    let user = daemon.user(query.username.as_deref())?;
+    let path = resolve(daemon, &user, query.path.as_deref().unwrap_or_default())?;
+    let (file, metadata) = open(&path)?;
+    Ok(Found {
+        path,
+        file,
+        metadata,
+    })
+}
+
+/// Does not wait for the other end of a pipe that somebody calls a file.
+fn open(path: &Path) -> Result<(File, Metadata), Refusal> {
+    let opened = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open(path)
+        .and_then(|file| Ok((file.metadata()?, file)));
+    let (metadata, file) = opened.map_err(|error| match error.kind() {
+        ErrorKind::NotFound | ErrorKind::NotADirectory => Refusal::new(
+            StatusCode::NOT_FOUND,
+            format!("path '{}' does not exist", path.display()),
+        ),
+        _ => Refusal::of_path("opening", path, &error),
+    })?;
+    if metadata.is_dir() {
+        let message = format!("path '{}' is a directory", path.display());
+        return Err(Refusal::bad_request(message));
+    }
+    if !metadata.is_file() {
+        let message = format!("path '{}' is not a regular file", path.display());
+        return Err(Refusal::bad_request(message));
+    }
+    Ok((file, metadata))
+}
+
+impl Found {
+    fn answer(self, request: &Parts) -> Result<Response<Body>, Refusal> {
+        let wanted = encoding::preferred(&request.headers).ok_or_else(|| {
+            let message = "only gzip and identity are served, and neither is accepted";
+            Refusal::new(StatusCode::NOT_ACCEPTABLE, message)
+        })?;
+        let mut response = Response::new(Body::empty());
+        self.describe(&mut response)?;
+        if wanted == Encoding::Gzip && !conditions::present(&request.headers) {
+            set(&mut response, CONTENT_ENCODING, "gzip");
+            let length = self.metadata.len();
+            *response.body_mut() = Body::File(Content::gzip(self.file, length));
+            return Ok(response);
+        }
+        set(&mut response, ACCEPT_RANGES, "bytes");
+        self.fill(request, &mut response)?;
+        Ok(response)
+    }
+
+    fn describe(&self, response: &mut Response<Body>) -> Result<(), Refusal> {
+        let mut beginning = Vec::new();
+        let mut file = &self.file;
+        file.take(BEGINNING)
+            .read_to_end(&mut beginning)
+            .and_then(|_| file.rewind())
+            .map_err(|e| Refusal::of_path("reading", &self.path, &e))?;
+        set(response, VARY, "Accept-Encoding");
+        set(
+            response,
+            CONTENT_TYPE,
+            kind::content_type(&self.path, &beginning),
+        );
+        set(
+            response,
+            CONTENT_DISPOSITION,
+            &kind::disposition(&self.path),
+        );
+        if let Ok(modified) = self.metadata.modified() {
+            set(response, LAST_MODIFIED, &httpdate::fmt_http_date(modified));
+        }
+        Ok(())
+    }
+
+    fn fill(mut self, request: &Parts, response: &mut Response<Body>) -> Result<(), Refusal> {
+        let size = self.metadata.len();
+        let modified = self.metadata.modified().unwrap_or(UNIX_EPOCH);
+        match conditions::part(&request.headers, size, modified) {
+            Part::Whole => *response.body_mut() = Body::File(Content::plain(self.file, size)),
+            Part::NotModified => {
+                *response.status_mut() = StatusCode::NOT_MODIFIED;
+                response.headers_mut().remove(CONTENT_TYPE);
+            }
+            Part::PreconditionFailed => *response.status_mut() = StatusCode::PRECONDITION_FAILED,
+            Part::Unsatisfiable => {
+                let message = format!("the range is not within the {size} bytes of the file");
+                *response = Refusal::new(StatusCode::RANGE_NOT_SATISFIABLE, message).answer();
+                set(response, CONTENT_RANGE, &format!("bytes */{size}"));
+            }
+            Part::Range(range) => {
+                self.file
+                    .seek(SeekFrom::Start(range.start))
+                    .map_err(|e| Refusal::of_path("reading", &self.path, &e))?;
+                let (first, last) = (range.start, range.end - 1);
+                set(
+                    response,
+                    CONTENT_RANGE,
+                    &format!("bytes {first}-{last}/{size}"),
+                );
+                *response.status_mut() = StatusCode::PARTIAL_CONTENT;
+                let content = Content::plain(self.file, range.end - range.start);
+                *response.body_mut() = Body::File(content);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A value that a header cannot hold is left out.
+fn set(response: &mut Response<Body>, name: HeaderName, value: &str) {
+    if let Ok(value) = HeaderValue::from_str(value) {
+        response.headers_mut().insert(name, value);
+    }
+}

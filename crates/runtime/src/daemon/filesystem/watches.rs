@@ -1,0 +1,381 @@
+//! What happens in directories, told by the kernel.
+//!
+//! All watches share one inotify descriptor: the kernel allows a user no more than a hundred or so. It is read when it has something,
+//! and at once when a client asks for events, so that whoever writes a file and then asks is told.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
+use rustix::fs::statfs;
+use rustix::io::Errno;
+use tokio::io::Interest;
+use tokio::sync::Notify;
+
+use super::interest::{Descriptor, Interests, WatchId};
+use super::{entry, tree};
+use crate::daemon::error::{Code, Error};
+use crate::daemon::{Daemon, sys};
+use crate::messages::filesystem::{EventType, FilesystemEvent, WatchRequest};
+
+/// Events that wait for a client; then the oldest are forgotten. About as many as the kernel keeps.
+const MOST_WAITING: usize = 16_384;
+
+/// Watches that clients may have asked for and never removed.
+const MOST_KEPT: usize = 10_000;
+
+/// File systems that change without the kernel knowing: NFS, CIFS, SMB, SMB2 and FUSE.
+const NETWORK: [i64; 5] = [0x6969, 0xff53_4d42, 0x517b, 0xfe53_4d42, 0x6573_5546];
+
+#[derive(Clone)]
+pub(in crate::daemon) struct Watches(Arc<Shared>);
+
+struct Shared {
+    kernel: OwnedFd,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    interests: Interests,
+    watches: HashMap<WatchId, Arc<Watched>>,
+    /// Those of `CreateWatcher`, by the names that clients know.
+    kept: HashMap<String, Watch>,
+    started: WatchId,
+}
+
+struct Watched {
+    root: PathBuf,
+    recursive: bool,
+    /// Whom to ask for names of owners, when entries are to be told with events.
+    entries: Option<Arc<Daemon>>,
+    waiting: Mutex<VecDeque<FilesystemEvent>>,
+    arrived: Notify,
+}
+
+/// One client's watch; ends when dropped.
+pub(super) struct Watch {
+    id: WatchId,
+    watched: Arc<Watched>,
+    watches: Watches,
+}
+
+impl Watches {
+    /// Must be called within the runtime that reads what the kernel tells.
+    pub(in crate::daemon) fn new() -> io::Result<Self> {
+        let kernel = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
+        let listening = sys::watch(kernel.try_clone()?, Interest::READABLE)?;
+        let watches = Self(Arc::new(Shared {
+            kernel,
+            state: Mutex::default(),
+        }));
+        let listener = watches.clone();
+        tokio::spawn(async move {
+            while let Ok(mut ready) = listening.readable().await {
+                listener.read_all();
+                ready.clear_ready();
+            }
+        });
+        Ok(watches)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn begin(
+        &self,
+        root: &Path,
+        request: &WatchRequest,
+        entries: Option<Arc<Daemon>>,
+    ) -> Result<Watch, Error> {
+        tree::check_directory(root)?;
+        if !request.allow_network_mounts && is_network(root) {
+            return Err(Error::invalid(format!(
+                "path '{}' is on a network file system, where changes are not seen",
+                root.display()
+            )));
+        }
+        let watched = Arc::new(Watched {
+            root: root.to_owned(),
+            recursive: request.recursive,
+            entries,
+            waiting: Mutex::default(),
+            arrived: Notify::new(),
+        });
+        let mut state = self.state();
+        state.started += 1;
+        let id = state.started;
+        state.watches.insert(id, Arc::clone(&watched));
+        drop(state);
+        let watch = Watch {
+            id,
+            watched,
+            watches: self.clone(),
+        };
+        self.add(&watch.watched, id, PathBuf::new())
+            .map_err(|e| refused(root, e))?;
+        Ok(watch)
+    }
+
+    /// Watches a directory of a watch and, if it is recursive, all beneath it. Returns what was found there.
+    ///
+    /// Each is watched before it is read: what is created meanwhile is found, heard of, or both.
+    fn add(&self, watched: &Watched, id: WatchId, top: PathBuf) -> Result<Vec<PathBuf>, Errno> {
+        let mut found = Vec::new();
+        let mut ahead = vec![top];
+        while let Some(below) = ahead.pop() {
+            let is_root = below.as_os_str().is_empty();
+            match self.add_one(watched, id, &below) {
+                Ok(()) => {}
+                Err(error) if is_root || error == Errno::NOSPC => return Err(error),
+                // gone, or not a directory any more
+                Err(_) => continue,
+            }
+            if !watched.recursive {
+                break;
+            }
+            for child in tree::children(&watched.root.join(&below)).unwrap_or_default() {
+                let Some(name) = child.file_name() else {
+                    continue;
+                };
+                let below = below.join(name);
+                if child.is_dir() && !child.is_symlink() {
+                    ahead.push(below.clone());
+                }
+                found.push(below);
+            }
+        }
+        Ok(found)
+    }
+
+    fn add_one(&self, watched: &Watched, id: WatchId, below: &Path) -> Result<(), Errno> {
+        let mut flags = WatchFlags::CREATE
+            | WatchFlags::MODIFY
+            | WatchFlags::ATTRIB
+            | WatchFlags::DELETE
+            | WatchFlags::DELETE_SELF
+            | WatchFlags::MOVE
+            | WatchFlags::ONLYDIR;
+        let path = if below.as_os_str().is_empty() {
+            watched.root.clone()
+        } else {
+            flags |= WatchFlags::DONT_FOLLOW;
+            watched.root.join(below)
+        };
+        let mut state = self.state();
+        let descriptor = inotify::add_watch(&self.0.kernel, path, flags)?;
+        state.interests.add(descriptor, id, below.to_owned());
+        Ok(())
+    }
+
+    pub(super) fn keep(&self, watch: Watch) -> Result<String, Error> {
+        let mut random = [0; 16];
+        rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
+            .map_err(|e| Error::internal(format!("no random number: {e}")))?;
+        let name = format!("w{:032x}", u128::from_ne_bytes(random));
+        let mut state = self.state();
+        if state.kept.len() >= MOST_KEPT {
+            drop(state);
+            let message = format!("there are {MOST_KEPT} watchers already");
+            return Err(Error::new(Code::ResourceExhausted, message));
+        }
+        state.kept.insert(name.clone(), watch);
+        Ok(name)
+    }
+
+    pub(super) fn events_of(&self, name: &str) -> Result<Vec<FilesystemEvent>, Error> {
+        self.read_all();
+        let watched = self
+            .state()
+            .kept
+            .get(name)
+            .map(|watch| Arc::clone(&watch.watched));
+        let watched = watched.ok_or_else(|| unknown(name))?;
+        Ok(watched.take())
+    }
+
+    pub(super) fn remove(&self, name: &str) -> Result<(), Error> {
+        // dropped when the state is free again, which its end needs
+        let removed = self.state().kept.remove(name);
+        removed.map(drop).ok_or_else(|| unknown(name))
+    }
+
+    /// Tells every watch what the kernel has told until now.
+    fn read_all(&self) {
+        let mut buffer = [MaybeUninit::uninit(); 8 << 10];
+        let mut reader = inotify::Reader::new(self.0.kernel.as_fd(), &mut buffer);
+        // found while a new directory was added, and therefore told already when the kernel tells it too
+        let mut told = HashSet::new();
+        // fails when there is nothing more to read
+        while let Ok(event) = reader.next() {
+            let name = event.file_name().map(|name| name.to_bytes().to_owned());
+            let (descriptor, flags) = (event.wd(), event.events());
+            self.tell(descriptor, flags, name.as_deref(), &mut told);
+        }
+    }
+
+    fn tell(
+        &self,
+        descriptor: Descriptor,
+        flags: ReadFlags,
+        name: Option<&[u8]>,
+        told: &mut HashSet<(WatchId, PathBuf)>,
+    ) {
+        let interested = self.state().interests.of(descriptor);
+        for (id, directory) in interested {
+            let watched = self.state().watches.get(&id).cloned();
+            let Some(watched) = watched else {
+                continue;
+            };
+            let is_root = directory.as_os_str().is_empty();
+            let path = match name {
+                Some(name) => directory.join(std::ffi::OsStr::from_bytes(name)),
+                None if is_root => PathBuf::from("."),
+                // its parent tells the same with its name
+                None => continue,
+            };
+            if !(flags.contains(ReadFlags::CREATE) && told.remove(&(id, path.clone()))) {
+                watched.push_all(&path, flags);
+            }
+            if watched.recursive && flags.contains(ReadFlags::ISDIR) {
+                self.follow(&watched, id, &path, flags, told);
+            }
+        }
+        if flags.contains(ReadFlags::IGNORED) {
+            self.state().interests.forget(descriptor);
+        }
+    }
+
+    /// A directory within a recursive watch came or went.
+    fn follow(
+        &self,
+        watched: &Watched,
+        id: WatchId,
+        path: &Path,
+        flags: ReadFlags,
+        told: &mut HashSet<(WatchId, PathBuf)>,
+    ) {
+        if flags.contains(ReadFlags::MOVED_FROM) {
+            self.let_go(id, path);
+        }
+        let created = flags.contains(ReadFlags::CREATE);
+        if !created && !flags.contains(ReadFlags::MOVED_TO) {
+            return;
+        }
+        // without room for more watches the rest is not seen, which only `begin` could say
+        let found = self.add(watched, id, path.to_owned()).unwrap_or_default();
+        for below in found.into_iter().filter(|_| created) {
+            watched.push(&below, EventType::Create);
+            if has_content(&watched.root.join(&below)) {
+                watched.push(&below, EventType::Write);
+            }
+            told.insert((id, below));
+        }
+    }
+
+    fn let_go(&self, id: WatchId, below: &Path) {
+        let idle = self.state().interests.remove(id, below);
+        for descriptor in idle {
+            // the kernel may have given it up already
+            let _ = inotify::remove_watch(&self.0.kernel, descriptor);
+        }
+    }
+}
+
+impl Watched {
+    fn waiting(&self) -> MutexGuard<'_, VecDeque<FilesystemEvent>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&self) -> Vec<FilesystemEvent> {
+        self.waiting().drain(..).collect()
+    }
+
+    /// One event of the kernel may be several to clients.
+    fn push_all(&self, path: &Path, flags: ReadFlags) {
+        let kinds = [
+            (ReadFlags::CREATE | ReadFlags::MOVED_TO, EventType::Create),
+            (ReadFlags::MOVED_FROM, EventType::Rename),
+            (ReadFlags::ATTRIB, EventType::Chmod),
+            (ReadFlags::MODIFY, EventType::Write),
+            (
+                ReadFlags::DELETE | ReadFlags::DELETE_SELF,
+                EventType::Remove,
+            ),
+        ];
+        for (any_of, kind) in kinds {
+            if flags.intersects(any_of) {
+                self.push(path, kind);
+            }
+        }
+    }
+
+    fn push(&self, path: &Path, kind: EventType) {
+        let still_there = matches!(
+            kind,
+            EventType::Create | EventType::Write | EventType::Chmod
+        );
+        let entries = self.entries.as_ref().filter(|_| still_there);
+        let entry = entries.and_then(|daemon| {
+            entry::describe(&self.root.join(path), &daemon.accounts.names()).ok()
+        });
+        let mut waiting = self.waiting();
+        if waiting.len() == MOST_WAITING {
+            waiting.pop_front();
+        }
+        waiting.push_back(FilesystemEvent {
+            name: path.to_string_lossy().into_owned(),
+            r#type: kind.into(),
+            entry,
+        });
+        drop(waiting);
+        self.arrived.notify_one();
+    }
+}
+
+impl Watch {
+    /// At least one, in the order in which they happened.
+    pub(super) async fn next_events(&self) -> Vec<FilesystemEvent> {
+        loop {
+            let events = self.watched.take();
+            if !events.is_empty() {
+                return events;
+            }
+            self.watched.arrived.notified().await;
+        }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.watches.state().watches.remove(&self.id);
+        self.watches.let_go(self.id, Path::new(""));
+    }
+}
+
+fn has_content(path: &Path) -> bool {
+    let found = std::fs::symlink_metadata(path);
+    found.is_ok_and(|found| found.is_file() && found.len() > 0)
+}
+
+fn is_network(path: &Path) -> bool {
+    statfs(path).is_ok_and(|found| NETWORK.contains(&found.f_type))
+}
+
+fn refused(root: &Path, error: Errno) -> Error {
+    if error == Errno::NOSPC {
+        let message = format!("no room to watch '{}': inotify's limit", root.display());
+        return Error::new(Code::ResourceExhausted, message);
+    }
+    Error::of_path("watching", root, &error.into())
+}
+
+fn unknown(name: &str) -> Error {
+    Error::not_found(format!("watcher with id {name} not found"))
+}

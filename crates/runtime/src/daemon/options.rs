@@ -1,0 +1,125 @@
+//! What the program is told when it starts. Parsed by hand: a parser would be a fifth of the whole program.
+
+use std::ffi::OsString;
+use std::net::{IpAddr, Ipv6Addr};
+use std::path::PathBuf;
+
+pub(super) const HELP: &str = "\
+The daemon inside a sandbox: runs commands and moves files for E2B clients.
+
+usage: sandbar-runtime [options]
+
+  --host ADDRESS         where to listen (default: all addresses)
+  --port PORT            port to listen on, 0 for any that is free (default: 49983)
+  --default-user NAME    user of requests that name none (default: 'user' if there is one, else who runs the daemon)
+  --default-workdir DIR  directory of requests that name none (default: the user's home)
+  --etc DIR              where passwd and group are (default: /etc)
+  -isnotfc               accepted and ignored: this never runs in a Firecracker machine
+  -h, --help             this text
+
+The address that it listens on is printed on one line. SIGTERM is passed on to all commands, and ends the daemon after them.
+";
+
+/// How the daemon is run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub host: IpAddr,
+    pub port: u16,
+    pub default_user: Option<String>,
+    pub default_workdir: Option<PathBuf>,
+    /// Holds `passwd` and `group`.
+    pub etc: PathBuf,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            host: Ipv6Addr::UNSPECIFIED.into(),
+            port: 49983,
+            default_user: None,
+            default_workdir: None,
+            etc: "/etc".into(),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) enum Parsed {
+    Run(Options),
+    Help,
+}
+
+pub(super) fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Parsed, String> {
+    let mut options = Options::default();
+    let mut arguments = arguments.map(|argument| {
+        argument
+            .into_string()
+            .map_err(|argument| format!("argument {} is not UTF-8", argument.display()))
+    });
+    while let Some(argument) = arguments.next() {
+        let argument = argument?;
+        let (name, value) = match argument.split_once('=') {
+            Some((name, value)) => (name, Some(value.to_owned())),
+            None => (argument.as_str(), None),
+        };
+        let value = || match value {
+            Some(value) => Ok(value),
+            None => arguments
+                .next()
+                .unwrap_or_else(|| Err(format!("{name} needs a value"))),
+        };
+        match name {
+            "-h" | "--help" => return Ok(Parsed::Help),
+            "-isnotfc" => {}
+            "--host" => options.host = parsed(name, &value()?)?,
+            "--port" => options.port = parsed(name, &value()?)?,
+            "--default-user" => options.default_user = Some(value()?),
+            "--default-workdir" => options.default_workdir = Some(value()?.into()),
+            "--etc" => options.etc = value()?.into(),
+            _ => return Err(format!("unknown argument '{argument}'")),
+        }
+    }
+    Ok(Parsed::Run(options))
+}
+
+fn parsed<T: std::str::FromStr>(name: &str, value: &str) -> Result<T, String> {
+    value
+        .parse()
+        .map_err(|_| format!("{name} cannot be '{value}'"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+
+    use super::{Parsed, parse};
+
+    fn parse_all(arguments: &[&str]) -> Result<Parsed, String> {
+        parse(arguments.iter().map(OsString::from))
+    }
+
+    #[test]
+    fn values_follow_a_space_or_an_equals_sign() {
+        for arguments in [
+            &["--port", "5"][..],
+            &["--port=5"],
+            &["-isnotfc", "--port=5"],
+        ] {
+            let Ok(Parsed::Run(options)) = parse_all(arguments) else {
+                panic!("{arguments:?} is refused");
+            };
+            assert_eq!(options.port, 5);
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (arguments, says) in [
+            (&["--port", "70000"][..], "--port cannot be '70000'"),
+            (&["--port"], "--port needs a value"),
+            (&["--prot=1"], "unknown argument '--prot=1'"),
+        ] {
+            assert_eq!(parse_all(arguments).unwrap_err(), says);
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! What a process reads.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::{Mutex, watch};
+
+use crate::daemon::error::{Code, Error};
+use crate::daemon::sys;
+
+pub(super) struct Input {
+    is_pty: bool,
+    /// Held while one client writes: inputs are not mixed. Empty when closed.
+    pipe: Mutex<Option<AsyncFd<OwnedFd>>>,
+    /// Ends a write that waits for a process that does not read.
+    closed: watch::Sender<bool>,
+}
+
+impl Input {
+    pub(super) fn new(fd: Option<OwnedFd>, is_pty: bool) -> io::Result<Self> {
+        let writable = |fd| sys::watch(fd, Interest::WRITABLE);
+        Ok(Self {
+            is_pty,
+            pipe: Mutex::new(fd.map(writable).transpose()?),
+            closed: watch::Sender::new(false),
+        })
+    }
+
+    pub(super) async fn write_stdin(&self, bytes: &[u8]) -> Result<(), Error> {
+        if self.is_pty {
+            return Err(Error::internal("the process has a pty and no stdin"));
+        }
+        self.write(bytes).await
+    }
+
+    pub(super) async fn write_pty(&self, bytes: &[u8]) -> Result<(), Error> {
+        if !self.is_pty {
+            return Err(Error::internal("the process has no pty"));
+        }
+        self.write(bytes).await
+    }
+
+    async fn write(&self, bytes: &[u8]) -> Result<(), Error> {
+        let closed = || Error::internal("stdin not enabled or closed");
+        let pipe = self.pipe.lock().await;
+        let pipe = pipe.as_ref().ok_or_else(closed)?;
+        let mut closing = self.closed.subscribe();
+        tokio::select! {
+            written = write_all(pipe, bytes) => {
+                written.map_err(|e| Error::internal(format!("error writing to the process: {e}")))
+            }
+            _ = closing.wait_for(|closed| *closed) => Err(closed()),
+        }
+    }
+
+    /// Closing again is no error.
+    pub(super) async fn close(&self) -> Result<(), Error> {
+        if self.is_pty {
+            let message = "the stdin of a process with a pty cannot be closed";
+            return Err(Error::new(Code::Unknown, message));
+        }
+        self.closed.send_replace(true);
+        *self.pipe.lock().await = None;
+        Ok(())
+    }
+}
+
+async fn write_all(pipe: &AsyncFd<OwnedFd>, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        let mut ready = pipe.writable().await?;
+        match ready.try_io(|fd| Ok(rustix::io::write(fd.get_ref(), bytes)?)) {
+            Ok(written) => bytes = &bytes[written?..],
+            Err(_would_block) => {}
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,304 @@
+//! Service `process.Process`: the eight methods.
+//!
+//! `spawn` starts a program, `running` looks after it until its end, `output` and `input` are its ends of pipes and terminals,
+//! `table` knows those that run and those that ended a moment ago, `ending` says how one ended.
+
+mod ending;
+mod input;
+mod output;
+mod running;
+mod spawn;
+mod table;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Response;
+use hyper::body::Incoming;
+use rustix::process::Signal;
+use tokio::sync::mpsc;
+
+use self::running::{Event, Process};
+use self::spawn::Command;
+pub(super) use self::table::Processes;
+use super::body::Body;
+use super::error::{Code, Error};
+use super::rpc::{self, Call, Requests, Sink};
+use super::users::User;
+use super::{Daemon, paths};
+use crate::messages::Empty;
+use crate::messages::process::{
+    DataEvent, EventResponse, ListResponse, ProcessConfig, ProcessEvent, ProcessInput,
+    SelectRequest, SendInputRequest, SendSignalRequest, StartEvent, StartRequest,
+    StreamInputRequest, UpdateRequest,
+};
+
+/// Where programs are looked for when the daemon itself was not told.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// Which of its outputs a process wrote to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stream {
+    Stdout,
+    Stderr,
+    Pty,
+}
+
+type Events = mpsc::Receiver<Event>;
+
+impl Daemon {
+    /// `None` when there is no such method.
+    pub(super) async fn answer_process(
+        self: Arc<Self>,
+        method: &str,
+        call: Call,
+        user: Result<User, Error>,
+        body: Incoming,
+    ) -> Option<Response<Body>> {
+        let keepalive = call.keepalive();
+        Some(match method {
+            "Start" => {
+                let timeout = call.timeout();
+                rpc::server_stream(call, body, |request, sink| {
+                    let started = user.and_then(|user| self.start(&user, request, timeout));
+                    forward(started, sink, keepalive)
+                })
+                .await
+            }
+            "Connect" => {
+                rpc::server_stream(call, body, |request: SelectRequest, sink| {
+                    let joined = user.and_then(|_| self.processes.join(request.process.as_ref()));
+                    forward(joined, sink, keepalive)
+                })
+                .await
+            }
+            "StreamInput" => {
+                rpc::client_stream(call, body, async |requests| {
+                    user?;
+                    self.stream_input(requests).await
+                })
+                .await
+            }
+            "List" => {
+                rpc::unary(call, body, async |_: Empty| {
+                    user?;
+                    let processes = self.processes.list();
+                    Ok(ListResponse { processes })
+                })
+                .await
+            }
+            "Update" => {
+                rpc::unary(call, body, async |request| {
+                    user?;
+                    self.update(&request)
+                })
+                .await
+            }
+            "SendInput" => {
+                rpc::unary(call, body, async |request| {
+                    user?;
+                    self.send_input(request).await
+                })
+                .await
+            }
+            "SendSignal" => {
+                rpc::unary(call, body, async |request| {
+                    user?;
+                    self.send_signal(&request)
+                })
+                .await
+            }
+            "CloseStdin" => {
+                rpc::unary(call, body, async |request: SelectRequest| {
+                    user?;
+                    let process = self.processes.find(request.process.as_ref())?;
+                    process.input.close().await?;
+                    Ok(Empty {})
+                })
+                .await
+            }
+            _ => return None,
+        })
+    }
+
+    fn start(
+        &self,
+        user: &User,
+        request: StartRequest,
+        timeout: Option<Duration>,
+    ) -> Result<(u32, Events), Error> {
+        let config = request.process.unwrap_or_default();
+        if config.cmd.is_empty() {
+            return Err(Error::invalid("the process has no cmd"));
+        }
+        let spawned = spawn::spawn(&Command {
+            user,
+            config: &config,
+            environment: self.environment(user, &config),
+            cwd: self.working_directory(user, config.cwd.as_deref())?,
+            pty: request.pty,
+            stdin: request.stdin.unwrap_or(true),
+        });
+        let spawned = spawned
+            .map_err(|e| Error::invalid(format!("error starting process '{}': {e}", config.cmd)))?;
+        let (process, outputs) = Process::new(spawned, config, request.tag)
+            .map_err(|e| Error::internal(format!("the process cannot be looked after: {e}")))?;
+        let events = process.subscribe();
+        let process = self.processes.insert(process);
+        let pid = process.pid;
+        let table = self.processes.clone();
+        tokio::spawn(running::look_after(process, outputs, timeout, table));
+        Ok((pid, events))
+    }
+
+    /// Nothing else of the daemon's own environment gets to a process.
+    fn environment(&self, user: &User, config: &ProcessConfig) -> Vec<(String, String)> {
+        let path = std::env::var("PATH").unwrap_or_else(|_| PATH.to_owned());
+        let own = [
+            ("PATH", path),
+            ("HOME", user.home.to_string_lossy().into_owned()),
+            ("USER", user.name.clone()),
+            ("LOGNAME", user.name.clone()),
+        ];
+        let own = own.map(|(name, value)| (name.to_owned(), value));
+        own.into_iter()
+            .chain(self.settings.environment())
+            .chain(config.envs.clone())
+            .collect()
+    }
+
+    fn working_directory(&self, user: &User, named: Option<&str>) -> Result<PathBuf, Error> {
+        let named = named.unwrap_or_default();
+        let workdir = self.settings.default_workdir();
+        let path = paths::resolve(named, user, workdir.as_deref())?;
+        if path.is_dir() {
+            return Ok(path);
+        }
+        // an image without homes can still run commands
+        if named.is_empty() && workdir.is_none() {
+            return Ok("/".into());
+        }
+        let what = if path.exists() {
+            "is not a directory"
+        } else {
+            "does not exist"
+        };
+        Err(Error::invalid(format!("cwd '{}' {what}", path.display())))
+    }
+
+    fn update(&self, request: &UpdateRequest) -> Result<Empty, Error> {
+        let process = self.processes.find(request.process.as_ref())?;
+        if let Some(pty) = request.pty {
+            process.resize(pty)?;
+        }
+        Ok(Empty {})
+    }
+
+    async fn send_input(&self, request: SendInputRequest) -> Result<Empty, Error> {
+        let process = self.processes.find(request.process.as_ref())?;
+        write(&process, request.input).await?;
+        Ok(Empty {})
+    }
+
+    async fn stream_input(
+        &self,
+        mut requests: Requests<StreamInputRequest>,
+    ) -> Result<Empty, Error> {
+        let first = requests.next().await?;
+        let Some(start) = first.and_then(|request| request.start) else {
+            return Err(Error::invalid("the first message of a stream is its start"));
+        };
+        let process = self.processes.find(start.process.as_ref())?;
+        while let Some(request) = requests.next().await? {
+            if let Some(data) = request.data {
+                write(&process, data.input).await?;
+            }
+        }
+        Ok(Empty {})
+    }
+
+    fn send_signal(&self, request: &SendSignalRequest) -> Result<Empty, Error> {
+        let process = self.processes.find(request.process.as_ref())?;
+        let signal = match request.signal {
+            9 => Signal::KILL,
+            15 => Signal::TERM,
+            other => {
+                let message = format!("signal {other} cannot be sent, only SIGTERM and SIGKILL");
+                return Err(Error::new(Code::Unimplemented, message));
+            }
+        };
+        process
+            .signal(signal)
+            .map_err(|e| Error::internal(format!("error sending signal: {e}")))?;
+        Ok(Empty {})
+    }
+}
+
+async fn write(process: &Process, input: Option<ProcessInput>) -> Result<(), Error> {
+    let input = input.unwrap_or_default();
+    match (input.stdin, input.pty) {
+        (Some(bytes), _) => process.input.write_stdin(&bytes).await,
+        (None, Some(bytes)) => process.input.write_pty(&bytes).await,
+        (None, None) => Err(Error::invalid(
+            "the input is neither for stdin nor for a pty",
+        )),
+    }
+}
+
+/// Sends a client what happens to a process: first that it has started, at last that it has ended.
+async fn forward(
+    process: Result<(u32, Events), Error>,
+    sink: Sink<EventResponse>,
+    keepalive: Duration,
+) -> Result<(), Error> {
+    let (pid, mut events) = process?;
+    let start = ProcessEvent {
+        start: Some(StartEvent { pid }),
+        ..ProcessEvent::default()
+    };
+    send(&sink, start).await?;
+    loop {
+        match tokio::time::timeout(keepalive, events.recv()).await {
+            Ok(Some(event)) => send(&sink, message_of(event)).await?,
+            Ok(None) => return Ok(()),
+            Err(_) => {
+                let keepalive = ProcessEvent {
+                    keepalive: Some(Empty {}),
+                    ..ProcessEvent::default()
+                };
+                send(&sink, keepalive).await?;
+            }
+        }
+    }
+}
+
+async fn send(sink: &Sink<EventResponse>, event: ProcessEvent) -> Result<(), Error> {
+    let event = Some(event);
+    sink.send(&EventResponse { event }).await
+}
+
+fn message_of(event: Event) -> ProcessEvent {
+    match event {
+        Event::Data(stream, bytes) => ProcessEvent {
+            data: Some(data_of(stream, bytes)),
+            ..ProcessEvent::default()
+        },
+        Event::End(end) => ProcessEvent {
+            end: Some(end),
+            ..ProcessEvent::default()
+        },
+    }
+}
+
+fn data_of(stream: Stream, bytes: Bytes) -> DataEvent {
+    let mut data = DataEvent::default();
+    let field = match stream {
+        Stream::Stdout => &mut data.stdout,
+        Stream::Stderr => &mut data.stderr,
+        Stream::Pty => &mut data.pty,
+    };
+    *field = Some(bytes);
+    data
+}

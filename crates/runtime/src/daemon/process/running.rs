@@ -1,0 +1,205 @@
+//! One process from its start to its end.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use rustix::process::{Pid, Signal, WaitStatus, kill_process};
+use rustix::termios::tcsetwinsize;
+use tokio::sync::{mpsc, watch};
+
+use super::input::Input;
+use super::output::Output;
+use super::spawn::{Spawned, window};
+use super::table::Processes;
+use super::{Events, Stream, ending};
+use crate::daemon::error::Error;
+use crate::messages::process::{EndEvent, ProcessConfig, ProcessInfo, Pty};
+
+/// Events that may wait for one subscriber. Each is at most 32 KiB, so that a slow one holds half a megabyte.
+const WAITING: usize = 16;
+
+/// What is still read of the pipes of a process that was killed: as much as they can hold.
+const LEFTOVER: usize = 64 << 10;
+
+#[derive(Clone, Debug)]
+pub(super) enum Event {
+    Data(Stream, Bytes),
+    End(EndEvent),
+}
+
+pub(super) struct Process {
+    /// Never used again, unlike `pid`. Given by the table.
+    pub(super) number: u64,
+    pub(super) pid: u32,
+    pub(super) tag: Option<String>,
+    pub(super) input: Input,
+    config: ProcessConfig,
+    terminal: Option<OwnedFd>,
+    stage: watch::Sender<Stage>,
+    subscribers: Mutex<Vec<mpsc::Sender<Event>>>,
+}
+
+#[derive(Default)]
+struct Stage {
+    /// Set when it was reaped. No signal may be sent after that: its id may be another's.
+    exit: Option<WaitStatus>,
+    /// Set when a client or its time ended it: then its end does not wait for others who hold its pipes.
+    cut_off: bool,
+}
+
+impl Stage {
+    fn is_over(&self) -> bool {
+        self.exit.is_some() && self.cut_off
+    }
+}
+
+impl Process {
+    pub(super) fn new(
+        spawned: Spawned,
+        config: ProcessConfig,
+        tag: Option<String>,
+    ) -> io::Result<(Self, Vec<Output>)> {
+        let outputs = spawned.outputs.into_iter();
+        let outputs = outputs.map(|(stream, fd)| Output::new(stream, fd));
+        let process = Self {
+            number: 0,
+            pid: spawned.pid,
+            tag,
+            input: Input::new(spawned.input, spawned.terminal.is_some())?,
+            config,
+            terminal: spawned.terminal,
+            stage: watch::Sender::default(),
+            subscribers: Mutex::default(),
+        };
+        Ok((process, outputs.collect::<io::Result<_>>()?))
+    }
+
+    pub(super) fn info(&self) -> ProcessInfo {
+        ProcessInfo {
+            config: Some(self.config.clone()),
+            pid: self.pid,
+            tag: self.tag.clone(),
+        }
+    }
+
+    fn subscribers(&self) -> MutexGuard<'_, Vec<mpsc::Sender<Event>>> {
+        self.subscribers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn subscribe(&self) -> Events {
+        let (sender, events) = mpsc::channel(WAITING);
+        self.subscribers().push(sender);
+        events
+    }
+
+    pub(super) fn take_subscribers(&self) -> Vec<mpsc::Sender<Event>> {
+        std::mem::take(&mut self.subscribers())
+    }
+
+    /// Waits for the slowest subscriber; with none, what was written is gone.
+    async fn publish(&self, stream: Stream, bytes: Bytes) {
+        let subscribers = self.subscribers().clone();
+        let mut left = false;
+        for subscriber in subscribers {
+            let event = Event::Data(stream, bytes.clone());
+            left |= subscriber.send(event).await.is_err();
+        }
+        if left {
+            self.subscribers().retain(|s| !s.is_closed());
+        }
+    }
+
+    pub(super) fn has_exited(&self, status: WaitStatus) {
+        self.stage.send_modify(|stage| {
+            stage.exit.get_or_insert(status);
+        });
+    }
+
+    /// Signals this process alone, not what it has started.
+    pub(super) fn signal(&self, signal: Signal) -> io::Result<()> {
+        let exited = self.stage.borrow().exit.is_some();
+        if !exited && let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw) {
+            kill_process(pid, signal)?;
+        }
+        self.stage.send_modify(|stage| stage.cut_off = true);
+        Ok(())
+    }
+
+    pub(super) fn resize(&self, pty: Pty) -> Result<(), Error> {
+        let terminal = self
+            .terminal
+            .as_ref()
+            .ok_or_else(|| Error::internal("the process has no pty to resize"))?;
+        tcsetwinsize(terminal, window(pty))
+            .map_err(|e| Error::internal(format!("error resizing the pty: {e}")))
+    }
+}
+
+/// Reads what the process writes until it has ended and all is told.
+pub(super) async fn look_after(
+    process: Arc<Process>,
+    outputs: Vec<Output>,
+    timeout: Option<Duration>,
+    table: Processes,
+) {
+    let mut stage = process.stage.subscribe();
+    let pumps: Vec<_> = outputs
+        .into_iter()
+        .map(|output| tokio::spawn(pump(Arc::clone(&process), output)))
+        .collect();
+    let end = async {
+        for pump in pumps {
+            // one that panicked has at least stopped reading
+            let _ = pump.await;
+        }
+        match stage.wait_for(|stage| stage.exit.is_some()).await {
+            Ok(stage) => stage.exit.map(ending::end_event),
+            Err(_) => None,
+        }
+    };
+    let end = tokio::select! {
+        end = end => end.unwrap_or_default(),
+        never = kill_after(&process, timeout) => never,
+    };
+    for subscriber in table.finish(&process, &end) {
+        let _ = subscriber.send(Event::End(end.clone())).await;
+    }
+}
+
+async fn kill_after(process: &Process, timeout: Option<Duration>) -> EndEvent {
+    if let Some(timeout) = timeout {
+        tokio::time::sleep(timeout).await;
+        // fails only for one that has ended, whose pipes are then abandoned all the same
+        let _ = process.signal(Signal::KILL);
+    }
+    std::future::pending().await
+}
+
+/// Passes on what is written until nobody can write any more, or the process was ended and is gone.
+async fn pump(process: Arc<Process>, output: Output) {
+    let mut stage = process.stage.subscribe();
+    loop {
+        let chunk = tokio::select! {
+            chunk = output.read() => chunk,
+            _ = stage.wait_for(Stage::is_over) => break,
+        };
+        match chunk {
+            Some(bytes) => process.publish(output.stream(), bytes).await,
+            None => return,
+        }
+    }
+    let mut read = 0;
+    while read < LEFTOVER
+        && let Some(bytes) = output.read_now()
+    {
+        read += bytes.len();
+        process.publish(output.stream(), bytes).await;
+    }
+    // what it left in the background may go on writing, and is not to be stopped by a pipe that nobody reads
+    tokio::spawn(output.discard());
+}

@@ -1,0 +1,283 @@
+//! One call: what its headers say, and how its outcome is put on the wire.
+
+use std::future::Future;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, Version, request};
+use http_body::Frame;
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use serde_json::json;
+use tokio::sync::mpsc;
+
+use super::codec::{Codec, Tell, enclose_bytes};
+use crate::daemon::body::Body;
+use crate::daemon::error::{Code, Error};
+
+/// How long a stream may be silent when the client names no interval.
+const KEEPALIVE: Duration = Duration::from_secs(90);
+
+const END_OF_STREAM: u8 = 2;
+
+/// What gRPC wants escaped in a message: all but printable ASCII, and the escape itself.
+const ESCAPED: &AsciiSet = &CONTROLS.add(b'%');
+
+const ACCEPTED: &str = "application/json, application/proto, application/connect+json, \
+                        application/connect+proto, application/grpc, application/grpc+proto, \
+                        application/grpc+json";
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wire {
+    ConnectUnary,
+    ConnectStream,
+    Grpc,
+}
+
+pub(crate) struct Call {
+    wire: Wire,
+    codec: Codec,
+    content_type: HeaderValue,
+    compressed: Result<bool, Error>,
+    timeout: Result<Option<Duration>, Error>,
+    keepalive: Duration,
+}
+
+impl Call {
+    /// A request that is no call is refused with a status.
+    pub(crate) fn of(request: &request::Parts) -> Result<Self, StatusCode> {
+        let headers = &request.headers;
+        let content_type = headers
+            .get(CONTENT_TYPE)
+            .ok_or(StatusCode::UNSUPPORTED_MEDIA_TYPE)?;
+        let (wire, codec) = content_type
+            .to_str()
+            .ok()
+            .and_then(wire_and_codec)
+            .ok_or(StatusCode::UNSUPPORTED_MEDIA_TYPE)?;
+        if wire == Wire::Grpc && request.version < Version::HTTP_2 {
+            return Err(StatusCode::HTTP_VERSION_NOT_SUPPORTED);
+        }
+        Ok(Self {
+            wire,
+            codec,
+            content_type: content_type.clone(),
+            compressed: compressed(wire, headers),
+            timeout: timeout(wire, headers),
+            keepalive: keepalive(headers),
+        })
+    }
+
+    pub(super) fn codec(&self) -> Codec {
+        self.codec
+    }
+
+    pub(super) fn compressed(&self) -> bool {
+        matches!(self.compressed, Ok(true))
+    }
+
+    pub(super) fn is_connect_unary(&self) -> bool {
+        self.wire == Wire::ConnectUnary
+    }
+
+    pub(super) fn is_connect_stream(&self) -> bool {
+        self.wire == Wire::ConnectStream
+    }
+
+    /// Whether its headers are understood. One whose are not must not have begun.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        self.compressed.clone()?;
+        self.timeout.clone()?;
+        Ok(())
+    }
+
+    /// How long the client gives it.
+    pub(crate) fn timeout(&self) -> Option<Duration> {
+        self.timeout.clone().ok().flatten()
+    }
+
+    pub(crate) fn keepalive(&self) -> Duration {
+        self.keepalive
+    }
+
+    pub(super) async fn within_deadline<T>(
+        &self,
+        work: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        self.check()?;
+        match self.timeout() {
+            None => work.await,
+            Some(limit) => tokio::time::timeout(limit, work).await.unwrap_or_else(|_| {
+                Err(Error::new(
+                    Code::DeadlineExceeded,
+                    "the time that the client gave is over",
+                ))
+            }),
+        }
+    }
+
+    pub(super) fn answer_once<A: Tell>(&self, outcome: Result<A, Error>) -> Response<Body> {
+        if self.wire == Wire::ConnectUnary {
+            return match outcome.and_then(|message| self.codec.encode(&message)) {
+                Ok(bytes) => self.respond(StatusCode::OK, Body::Full(bytes)),
+                Err(error) => connect_error(&error),
+            };
+        }
+        let (frames, receiver) = mpsc::channel(2);
+        let send = |frame| {
+            // two frames always fit
+            let _ = frames.try_send(frame);
+        };
+        let outcome = outcome.and_then(|message| {
+            send(Frame::data(self.codec.enclose(&message)?));
+            Ok(())
+        });
+        send(self.end_of_stream(outcome));
+        self.stream_of(Body::Frames(receiver))
+    }
+
+    pub(super) fn stream_of(&self, body: Body) -> Response<Body> {
+        self.respond(StatusCode::OK, body)
+    }
+
+    fn respond(&self, status: StatusCode, body: Body) -> Response<Body> {
+        let mut response = Response::new(body);
+        *response.status_mut() = status;
+        let content_type = match (self.wire, self.codec) {
+            (Wire::ConnectUnary, Codec::Json) => HeaderValue::from_static("application/json"),
+            (Wire::ConnectUnary, Codec::Proto) => HeaderValue::from_static("application/proto"),
+            (Wire::ConnectStream, Codec::Json) => {
+                HeaderValue::from_static("application/connect+json")
+            }
+            (Wire::ConnectStream, Codec::Proto) => {
+                HeaderValue::from_static("application/connect+proto")
+            }
+            (Wire::Grpc, _) => self.content_type.clone(),
+        };
+        response.headers_mut().insert(CONTENT_TYPE, content_type);
+        response
+    }
+
+    pub(super) fn end_of_stream(&self, outcome: Result<(), Error>) -> Frame<Bytes> {
+        if self.wire == Wire::Grpc {
+            return Frame::trailers(grpc_trailers(outcome));
+        }
+        let end = match &outcome {
+            Ok(()) => json!({}),
+            Err(error) => json!({"error": error_body(error)}),
+        };
+        let envelope = enclose_bytes(END_OF_STREAM, end.to_string().as_bytes());
+        Frame::data(envelope.unwrap_or_default())
+    }
+}
+
+fn wire_and_codec(content_type: &str) -> Option<(Wire, Codec)> {
+    let essence = content_type.split(';').next().unwrap_or_default().trim();
+    Some(match essence.to_ascii_lowercase().as_str() {
+        "application/json" => (Wire::ConnectUnary, Codec::Json),
+        "application/proto" => (Wire::ConnectUnary, Codec::Proto),
+        "application/connect+json" => (Wire::ConnectStream, Codec::Json),
+        "application/connect+proto" => (Wire::ConnectStream, Codec::Proto),
+        "application/grpc" | "application/grpc+proto" => (Wire::Grpc, Codec::Proto),
+        "application/grpc+json" => (Wire::Grpc, Codec::Json),
+        _ => return None,
+    })
+}
+
+fn compressed(wire: Wire, headers: &HeaderMap) -> Result<bool, Error> {
+    let header = match wire {
+        Wire::ConnectUnary => CONTENT_ENCODING,
+        Wire::ConnectStream => HeaderName::from_static("connect-content-encoding"),
+        Wire::Grpc => HeaderName::from_static("grpc-encoding"),
+    };
+    match headers.get(header).map(HeaderValue::as_bytes) {
+        None | Some(b"" | b"identity") => Ok(false),
+        Some(b"gzip") => Ok(true),
+        Some(other) => {
+            let other = String::from_utf8_lossy(other);
+            let message = format!("unknown compression '{other}': only gzip and identity are");
+            Err(Error::new(Code::Unimplemented, message))
+        }
+    }
+}
+
+fn timeout(wire: Wire, headers: &HeaderMap) -> Result<Option<Duration>, Error> {
+    let header = match wire {
+        Wire::Grpc => "grpc-timeout",
+        Wire::ConnectUnary | Wire::ConnectStream => "connect-timeout-ms",
+    };
+    let Some(value) = headers.get(header) else {
+        return Ok(None);
+    };
+    let text = value.to_str().unwrap_or_default();
+    let limit = match wire {
+        Wire::Grpc => grpc_timeout(text),
+        Wire::ConnectUnary | Wire::ConnectStream => digits(text, 10).map(Duration::from_millis),
+    };
+    limit
+        .map(Some)
+        .ok_or_else(|| Error::invalid(format!("{header} '{text}' is no length of time")))
+}
+
+fn grpc_timeout(text: &str) -> Option<Duration> {
+    let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    let number = digits(number, 8)?;
+    Some(match unit {
+        "H" => Duration::from_secs(number * 3600),
+        "M" => Duration::from_secs(number * 60),
+        "S" => Duration::from_secs(number),
+        "m" => Duration::from_millis(number),
+        "u" => Duration::from_micros(number),
+        "n" => Duration::from_nanos(number),
+        _ => return None,
+    })
+}
+
+fn digits(text: &str, most: usize) -> Option<u64> {
+    let only_digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    (only_digits && text.len() <= most).then(|| text.parse().ok())?
+}
+
+fn keepalive(headers: &HeaderMap) -> Duration {
+    headers
+        .get("keepalive-ping-interval")
+        .and_then(|value| digits(value.to_str().ok()?, 9))
+        .filter(|seconds| *seconds > 0)
+        .map_or(KEEPALIVE, Duration::from_secs)
+}
+
+fn error_body(error: &Error) -> serde_json::Value {
+    json!({"code": error.code.name(), "message": error.message})
+}
+
+fn connect_error(error: &Error) -> Response<Body> {
+    let mut response = Response::new(Body::Full(error_body(error).to_string().into()));
+    *response.status_mut() = error.code.http();
+    let json = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(CONTENT_TYPE, json);
+    response
+}
+
+fn grpc_trailers(outcome: Result<(), Error>) -> HeaderMap {
+    let mut trailers = HeaderMap::new();
+    let code = outcome.as_ref().err().map_or(0, |error| error.code.grpc());
+    trailers.insert("grpc-status", u16::from(code).into());
+    if let Err(error) = outcome {
+        let message = utf8_percent_encode(&error.message, ESCAPED).to_string();
+        if let Ok(message) = HeaderValue::from_str(&message) {
+            trailers.insert("grpc-message", message);
+        }
+    }
+    trailers
+}
+
+/// The answer to a request that is no call, or one of another kind.
+pub(crate) fn refuse(status: StatusCode) -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = status;
+    if status == StatusCode::UNSUPPORTED_MEDIA_TYPE {
+        let accepted = HeaderValue::from_static(ACCEPTED);
+        response.headers_mut().insert(ACCEPT, accepted);
+    }
+    response
+}

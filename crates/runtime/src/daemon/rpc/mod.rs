@@ -1,0 +1,110 @@
+//! Remote calls in the Connect and gRPC wire formats, JSON and protobuf.
+//!
+//! `call` reads from a request's headers how it is to be answered, `envelope` takes a request's body apart, `codec` turns bytes
+//! into messages. Here are the three kinds of methods.
+
+mod call;
+mod codec;
+mod envelope;
+
+use std::future::Future;
+use std::marker::PhantomData;
+
+use bytes::Bytes;
+use http::{Response, StatusCode};
+use http_body::Frame;
+use hyper::body::Incoming;
+use tokio::sync::mpsc;
+
+pub(crate) use self::call::{Call, refuse};
+use self::codec::Codec;
+pub(crate) use self::codec::{Ask, Tell};
+pub(crate) use self::envelope::Requests;
+use super::body::Body;
+use super::error::Error;
+
+/// One message in, one out.
+pub(crate) async fn unary<Q: Ask, A: Tell, F>(
+    call: Call,
+    body: Incoming,
+    work: impl FnOnce(Q) -> F,
+) -> Response<Body>
+where
+    F: Future<Output = Result<A, Error>>,
+{
+    if call.is_connect_stream() {
+        return refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE);
+    }
+    let outcome = call.within_deadline(async {
+        let request = envelope::read_one(&call, body).await?;
+        work(request).await
+    });
+    let outcome = outcome.await;
+    call.answer_once(outcome)
+}
+
+/// Many messages in, one out.
+pub(crate) async fn client_stream<Q: Ask, A: Tell, F>(
+    call: Call,
+    body: Incoming,
+    work: impl FnOnce(Requests<Q>) -> F,
+) -> Response<Body>
+where
+    F: Future<Output = Result<A, Error>>,
+{
+    if call.is_connect_unary() {
+        return refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE);
+    }
+    let requests = Requests::new(&call, body);
+    let outcome = call.within_deadline(work(requests)).await;
+    call.answer_once(outcome)
+}
+
+/// One message in, many out. The work is dropped when the client leaves and when its time is over.
+pub(crate) async fn server_stream<Q: Ask, A: Tell, F>(
+    call: Call,
+    body: Incoming,
+    work: impl FnOnce(Q, Sink<A>) -> F,
+) -> Response<Body>
+where
+    F: Future<Output = Result<(), Error>> + Send + 'static,
+{
+    if call.is_connect_unary() {
+        return refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE);
+    }
+    let (frames, receiver) = mpsc::channel(1);
+    let sink = Sink {
+        frames: frames.clone(),
+        codec: call.codec(),
+        message: PhantomData,
+    };
+    let head = call.stream_of(Body::Frames(receiver));
+    let request = envelope::read_one(&call, body).await;
+    let work = call.check().and(request).map(|request| work(request, sink));
+    tokio::spawn(async move {
+        let all = call.within_deadline(async { work?.await });
+        let outcome = tokio::select! {
+            outcome = all => outcome,
+            () = frames.closed() => return,
+        };
+        // a client that has left meanwhile misses nothing
+        let _ = frames.send(call.end_of_stream(outcome)).await;
+    });
+    head
+}
+
+/// Where the messages of a server stream go.
+pub(crate) struct Sink<A> {
+    frames: mpsc::Sender<Frame<Bytes>>,
+    codec: Codec,
+    message: PhantomData<fn(A)>,
+}
+
+impl<A: Tell> Sink<A> {
+    /// Waits until the client has taken what was sent before.
+    pub(crate) async fn send(&self, message: &A) -> Result<(), Error> {
+        let frame = Frame::data(self.codec.enclose(message)?);
+        let gone = |_| Error::broken("the client has left");
+        self.frames.send(frame).await.map_err(gone)
+    }
+}

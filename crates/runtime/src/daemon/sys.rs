@@ -1,0 +1,31 @@
+//! The system calls without a safe form elsewhere. Everything `unsafe` of this crate is here.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+/// Has the runtime watch a descriptor, which from now on does not block.
+#[allow(
+    unsafe_code,
+    reason = "tokio trusts its caller with which descriptor it is"
+)]
+pub(super) fn watch(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
+    rustix::io::ioctl_fionbio(&fd, true)?;
+    // SAFETY: an owned descriptor stays open and the same until its owner is dropped
+    Ok(unsafe { AsyncFd::register_with_interest(fd, interest) }?)
+}
+
+/// Has the child do something between fork and exec. It must only make system calls, on values made before the fork: neither
+/// allocate nor take locks, which other threads may hold for ever in the child's copy of memory.
+#[allow(unsafe_code, reason = "nothing is safe between fork and exec")]
+pub(super) fn in_child(
+    program: &mut Command,
+    act: impl FnMut() -> io::Result<()> + Send + Sync + 'static,
+) {
+    // SAFETY: what its only caller does there is a row of system calls, as said above
+    unsafe { program.pre_exec(act) };
+}

@@ -1,0 +1,101 @@
+//! A daemon of a test's own, with users of its own.
+
+use std::fs::{self, Permissions};
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, getegid, geteuid, kill_process};
+use tempfile::TempDir;
+
+pub(crate) struct Daemon {
+    child: Child,
+    pub(crate) address: SocketAddr,
+    dir: TempDir,
+}
+
+impl Daemon {
+    pub(crate) fn launch() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
+        make_users(dir.path());
+        let mut child = Command::new(env!("CARGO_BIN_EXE_sandbar-runtime"))
+            .args(["--host", "127.0.0.1", "--port", "0", "--etc"])
+            .arg(dir.path())
+            .env("SECRET_OF_THE_DAEMON", "1")
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        let address = line.trim().strip_prefix("listening on ").unwrap();
+        Self {
+            child,
+            address: address.parse().unwrap(),
+            dir,
+        }
+    }
+
+    /// The home of `user`.
+    pub(crate) fn home(&self) -> PathBuf {
+        self.dir.path().join("home")
+    }
+
+    /// A path in the home of `user`, as text.
+    pub(crate) fn path(&self, name: &str) -> String {
+        self.home().join(name).to_str().unwrap().to_owned()
+    }
+
+    pub(crate) fn read(&self, name: &str) -> Vec<u8> {
+        fs::read(self.home().join(name)).unwrap()
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn terminate(&mut self) -> std::process::ExitStatus {
+        let pid = Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap();
+        kill_process(pid, Signal::TERM).unwrap();
+        self.child.wait().unwrap()
+    }
+
+    /// A daemon that died during a test is a failed test.
+    pub(crate) fn assert_alive(&mut self) {
+        assert_eq!(self.child.try_wait().unwrap(), None, "the daemon has ended");
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Who `user` is: another one if the tests may become another, else who runs them.
+pub(crate) fn user_ids() -> (u32, u32) {
+    if geteuid().is_root() {
+        (1000, 1000)
+    } else {
+        (geteuid().as_raw(), getegid().as_raw())
+    }
+}
+
+fn make_users(etc: &Path) {
+    let (uid, gid) = user_ids();
+    let home = etc.join("home");
+    fs::create_dir(&home).unwrap();
+    chown(&home, Some(uid), Some(gid)).unwrap();
+    let passwd = format!(
+        "root:x:0:0::/root:/bin/sh\nuser:x:{uid}:{gid}::{}:/bin/sh\n",
+        home.display()
+    );
+    fs::write(etc.join("passwd"), passwd).unwrap();
+    let group = format!("root:x:0:\nuser:x:{gid}:\nextra:x:4242:other,user\n");
+    fs::write(etc.join("group"), group).unwrap();
+}
