@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use http::HeaderMap;
 use http_body::{Frame, SizeHint};
 use tokio::sync::mpsc;
 
@@ -13,8 +14,23 @@ use super::files::Content;
 pub(crate) enum Body {
     Full(Bytes),
     /// Ends when the sender is dropped.
-    Frames(mpsc::Receiver<Frame<Bytes>>),
+    Pieces(mpsc::Receiver<Piece>),
     File(Content),
+}
+
+/// Smaller than a frame: a channel has room for many.
+pub(crate) enum Piece {
+    Data(Bytes),
+    Trailers(Box<HeaderMap>),
+}
+
+impl From<Piece> for Frame<Bytes> {
+    fn from(piece: Piece) -> Self {
+        match piece {
+            Piece::Data(bytes) => Self::data(bytes),
+            Piece::Trailers(trailers) => Self::trailers(*trailers),
+        }
+    }
 }
 
 impl Body {
@@ -34,7 +50,9 @@ impl http_body::Body for Body {
         match self.get_mut() {
             Self::Full(bytes) if bytes.is_empty() => Poll::Ready(None),
             Self::Full(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
-            Self::Frames(frames) => frames.poll_recv(cx).map(|frame| frame.map(Ok)),
+            Self::Pieces(pieces) => pieces
+                .poll_recv(cx)
+                .map(|piece| piece.map(|piece| Ok(piece.into()))),
             Self::File(content) => content
                 .poll_next(cx)
                 .map(|piece| Some(piece?.map(Frame::data))),
@@ -48,7 +66,7 @@ impl http_body::Body for Body {
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            Self::Frames(_) => SizeHint::default(),
+            Self::Pieces(_) => SizeHint::default(),
             Self::File(content) => content.size_hint(),
         }
     }

@@ -4,7 +4,11 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process_group, wait};
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, WaitStatus, getpid, kill_process_group, wait,
+    waitid,
+};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::Daemon;
@@ -36,12 +40,25 @@ pub(super) async fn stopped(daemon: &Daemon) -> io::Result<()> {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
     }
-    if getpid().is_init() {
+    let first = getpid().is_init();
+    if first {
         // group 1 means everybody in the namespace but its first process: commands, and what they left behind
         let _ = kill_process_group(Pid::INIT, Signal::TERM);
     }
     daemon.processes.terminate();
+    let all_ended = async {
+        daemon.processes.none_left().await;
+        // with the first process the kernel ends all others, who were only just told
+        while first && has_children() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
     // those that do not listen are left to the kernel or to whoever reaps them next
-    let _ = tokio::time::timeout(GRACE, daemon.processes.none_left()).await;
+    let _ = tokio::time::timeout(GRACE, all_ended).await;
     Ok(())
+}
+
+fn has_children() -> bool {
+    let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    !matches!(waitid(WaitId::All, look), Err(Errno::CHILD))
 }

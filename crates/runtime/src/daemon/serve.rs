@@ -11,15 +11,19 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
 
 use super::options::Options;
-use super::{Daemon, route};
+use super::{Daemon, route, sys};
 
 /// Longer than proxies in front keep a connection, so that it is never the daemon who closes one that is about to be used.
 const IDLE: Duration = Duration::from_secs(640);
 
 /// After an error of `accept` such as too many open files; at once it would only come again.
 const PAUSE: Duration = Duration::from_millis(50);
+
+/// Not after each of many short connections.
+const TIDY_AFTER: Duration = Duration::from_secs(5);
 
 /// What a client may send ahead on HTTP/2; the protocol's own 64 KiB would slow uploads down.
 const WINDOW: u32 = 1 << 20;
@@ -48,16 +52,31 @@ pub(super) fn announce(listener: &TcpListener) -> io::Result<()> {
 }
 
 pub(super) async fn accept(listener: TcpListener, daemon: Arc<Daemon>) -> io::Result<()> {
+    let closed = Arc::new(Notify::new());
+    tokio::spawn(tidy_up(Arc::clone(&closed)));
     loop {
         match listener.accept().await {
             Ok((connection, _)) => {
-                tokio::spawn(serve(connection, Arc::clone(&daemon)));
+                let (daemon, closed) = (Arc::clone(&daemon), Arc::clone(&closed));
+                tokio::spawn(async move {
+                    serve(connection, daemon).await;
+                    closed.notify_one();
+                });
             }
             Err(error) => {
                 eprintln!("sandbar-runtime: cannot accept a connection: {error}");
                 tokio::time::sleep(PAUSE).await;
             }
         }
+    }
+}
+
+/// A sandbox is idle most of its life, and shall not hold what its busiest moment needed.
+async fn tidy_up(closed: Arc<Notify>) {
+    loop {
+        closed.notified().await;
+        tokio::time::sleep(TIDY_AFTER).await;
+        sys::give_back_memory();
     }
 }
 

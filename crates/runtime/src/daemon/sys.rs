@@ -19,6 +19,16 @@ pub(super) fn watch(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<Owned
     Ok(unsafe { AsyncFd::register_with_interest(fd, interest) }?)
 }
 
+/// Gives back to the system what was freed; the allocator by itself keeps what lies between things still in use.
+#[allow(unsafe_code, reason = "the allocator is the C library's")]
+pub(super) fn give_back_memory() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: only pages that nothing is in are given back
+    unsafe {
+        libc::malloc_trim(0)
+    };
+}
+
 /// Has the child do something between fork and exec. It must only make system calls, on values made before the fork: neither
 /// allocate nor take locks, which other threads may hold for ever in the child's copy of memory.
 #[allow(unsafe_code, reason = "nothing is safe between fork and exec")]

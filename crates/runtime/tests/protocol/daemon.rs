@@ -10,18 +10,36 @@ use std::process::{Child, Command, Stdio};
 use rustix::process::{Pid, Signal, getegid, geteuid, kill_process};
 use tempfile::TempDir;
 
+const PROGRAM: &str = env!("CARGO_BIN_EXE_sandbar-runtime");
+
 pub(crate) struct Daemon {
     child: Child,
+    pid: u32,
     pub(crate) address: SocketAddr,
     dir: TempDir,
 }
 
 impl Daemon {
     pub(crate) fn launch() -> Self {
+        Self::launch_by(Command::new(PROGRAM))
+    }
+
+    /// As the first process of a sandbox. Only root can.
+    pub(crate) fn launch_first() -> Self {
+        let mut unshare = Command::new("unshare");
+        unshare.args(["--pid", "--mount-proc", "--fork", "--kill-child", PROGRAM]);
+        let mut daemon = Self::launch_by(unshare);
+        let outer = daemon.child.id();
+        let children = fs::read_to_string(format!("/proc/{outer}/task/{outer}/children"));
+        daemon.pid = children.unwrap().trim().parse().unwrap();
+        daemon
+    }
+
+    fn launch_by(mut command: Command) -> Self {
         let dir = tempfile::tempdir().unwrap();
         fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
         make_users(dir.path());
-        let mut child = Command::new(env!("CARGO_BIN_EXE_sandbar-runtime"))
+        let mut child = command
             .args(["--host", "127.0.0.1", "--port", "0", "--etc"])
             .arg(dir.path())
             .env("SECRET_OF_THE_DAEMON", "1")
@@ -34,6 +52,7 @@ impl Daemon {
             .unwrap();
         let address = line.trim().strip_prefix("listening on ").unwrap();
         Self {
+            pid: child.id(),
             child,
             address: address.parse().unwrap(),
             dir,
@@ -55,11 +74,11 @@ impl Daemon {
     }
 
     pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
+        self.pid
     }
 
     pub(crate) fn terminate(&mut self) -> std::process::ExitStatus {
-        let pid = Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap();
+        let pid = Pid::from_raw(i32::try_from(self.pid).unwrap()).unwrap();
         kill_process(pid, Signal::TERM).unwrap();
         self.child.wait().unwrap()
     }

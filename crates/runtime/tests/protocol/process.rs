@@ -439,6 +439,25 @@ fn many_processes_at_once_are_all_heard() {
 }
 
 #[test]
+fn the_first_process_of_a_sandbox_reaps_orphans_and_tells_them_to_end() {
+    if !geteuid().is_root() {
+        return;
+    }
+    let mut daemon = Daemon::launch_first();
+    let orphan = "trap 'touch told; exit' TERM; touch ready; while :; do sleep 0.01; done";
+    daemon.run(&format!(
+        "setsid sh -c \"{orphan}\" > /dev/null 2>&1 & setsid true > /dev/null 2>&1 & exit"
+    ));
+    eventually("the orphan runs", || daemon.home().join("ready").exists());
+    let zombies = "cat /proc/[0-9]*/stat 2>/dev/null | grep -c ') Z '";
+    eventually("no dead process is left", || {
+        daemon.run(zombies).stdout == "0\n"
+    });
+    assert!(daemon.terminate().success());
+    assert!(daemon.home().join("told").exists());
+}
+
+#[test]
 fn sigterm_is_passed_on_and_waits_for_the_processes() {
     let mut daemon = Daemon::launch();
     let mut running =

@@ -286,7 +286,7 @@ fn message_of(event: Event) -> ProcessEvent {
             ..ProcessEvent::default()
         },
         Event::End(end) => ProcessEvent {
-            end: Some(end),
+            end: Some(*end),
             ..ProcessEvent::default()
         },
     }

@@ -27,7 +27,8 @@ const LEFTOVER: usize = 64 << 10;
 #[derive(Clone, Debug)]
 pub(super) enum Event {
     Data(Stream, Bytes),
-    End(EndEvent),
+    /// Boxed: a channel has room for many events, which are nearly all data.
+    End(Box<EndEvent>),
 }
 
 pub(super) struct Process {
@@ -167,7 +168,7 @@ pub(super) async fn look_after(
         never = kill_after(&process, timeout) => never,
     };
     for subscriber in table.finish(&process, &end) {
-        let _ = subscriber.send(Event::End(end.clone())).await;
+        let _ = subscriber.send(Event::End(Box::new(end.clone()))).await;
     }
 }
 

@@ -86,7 +86,7 @@ impl Processes {
         let ended = ended.ok_or_else(|| not_found(selector))?;
         let (sender, events) = mpsc::channel(1);
         // an empty channel has room for one
-        let _ = sender.try_send(Event::End(ended.end.clone()));
+        let _ = sender.try_send(Event::End(Box::new(ended.end.clone())));
         Ok((ended.pid, events))
     }
 

@@ -3,16 +3,14 @@
 use std::future::Future;
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, Version, request};
-use http_body::Frame;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::codec::{Codec, Tell, enclose_bytes};
-use crate::daemon::body::Body;
+use crate::daemon::body::{Body, Piece};
 use crate::daemon::error::{Code, Error};
 
 /// How long a stream may be silent when the client names no interval.
@@ -123,17 +121,17 @@ impl Call {
                 Err(error) => connect_error(&error),
             };
         }
-        let (frames, receiver) = mpsc::channel(2);
-        let send = |frame| {
-            // two frames always fit
-            let _ = frames.try_send(frame);
+        let (pieces, receiver) = mpsc::channel(2);
+        let send = |piece| {
+            // two always fit
+            let _ = pieces.try_send(piece);
         };
         let outcome = outcome.and_then(|message| {
-            send(Frame::data(self.codec.enclose(&message)?));
+            send(Piece::Data(self.codec.enclose(&message)?));
             Ok(())
         });
         send(self.end_of_stream(outcome));
-        self.stream_of(Body::Frames(receiver))
+        self.stream_of(Body::Pieces(receiver))
     }
 
     pub(super) fn stream_of(&self, body: Body) -> Response<Body> {
@@ -158,16 +156,16 @@ impl Call {
         response
     }
 
-    pub(super) fn end_of_stream(&self, outcome: Result<(), Error>) -> Frame<Bytes> {
+    pub(super) fn end_of_stream(&self, outcome: Result<(), Error>) -> Piece {
         if self.wire == Wire::Grpc {
-            return Frame::trailers(grpc_trailers(outcome));
+            return Piece::Trailers(Box::new(grpc_trailers(outcome)));
         }
         let end = match &outcome {
             Ok(()) => json!({}),
             Err(error) => json!({"error": error_body(error)}),
         };
         let envelope = enclose_bytes(END_OF_STREAM, end.to_string().as_bytes());
-        Frame::data(envelope.unwrap_or_default())
+        Piece::Data(envelope.unwrap_or_default())
     }
 }
 

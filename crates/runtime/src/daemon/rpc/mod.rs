@@ -10,9 +10,7 @@ mod envelope;
 use std::future::Future;
 use std::marker::PhantomData;
 
-use bytes::Bytes;
 use http::{Response, StatusCode};
-use http_body::Frame;
 use hyper::body::Incoming;
 use tokio::sync::mpsc;
 
@@ -20,7 +18,7 @@ pub(crate) use self::call::{Call, refuse};
 use self::codec::Codec;
 pub(crate) use self::codec::{Ask, Tell};
 pub(crate) use self::envelope::Requests;
-use super::body::Body;
+use super::body::{Body, Piece};
 use super::error::Error;
 
 /// One message in, one out.
@@ -72,30 +70,30 @@ where
     if call.is_connect_unary() {
         return refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE);
     }
-    let (frames, receiver) = mpsc::channel(1);
+    let (pieces, receiver) = mpsc::channel(1);
     let sink = Sink {
-        frames: frames.clone(),
+        pieces: pieces.clone(),
         codec: call.codec(),
         message: PhantomData,
     };
-    let head = call.stream_of(Body::Frames(receiver));
+    let head = call.stream_of(Body::Pieces(receiver));
     let request = envelope::read_one(&call, body).await;
     let work = call.check().and(request).map(|request| work(request, sink));
     tokio::spawn(async move {
         let all = call.within_deadline(async { work?.await });
         let outcome = tokio::select! {
             outcome = all => outcome,
-            () = frames.closed() => return,
+            () = pieces.closed() => return,
         };
         // a client that has left meanwhile misses nothing
-        let _ = frames.send(call.end_of_stream(outcome)).await;
+        let _ = pieces.send(call.end_of_stream(outcome)).await;
     });
     head
 }
 
 /// Where the messages of a server stream go.
 pub(crate) struct Sink<A> {
-    frames: mpsc::Sender<Frame<Bytes>>,
+    pieces: mpsc::Sender<Piece>,
     codec: Codec,
     message: PhantomData<fn(A)>,
 }
@@ -103,8 +101,8 @@ pub(crate) struct Sink<A> {
 impl<A: Tell> Sink<A> {
     /// Waits until the client has taken what was sent before.
     pub(crate) async fn send(&self, message: &A) -> Result<(), Error> {
-        let frame = Frame::data(self.codec.enclose(message)?);
+        let piece = Piece::Data(self.codec.enclose(message)?);
         let gone = |_| Error::broken("the client has left");
-        self.frames.send(frame).await.map_err(gone)
+        self.pieces.send(piece).await.map_err(gone)
     }
 }
