@@ -52,7 +52,7 @@ async fn dispatch(daemon: Arc<Daemon>, head: Parts, body: Incoming) -> Response<
         (&Method::GET, "/envs") => json(StatusCode::OK, &daemon.settings.environment()),
         (&Method::GET, "/metrics") => json(StatusCode::OK, &daemon.meter.read()),
         (&Method::POST, "/init") => init::answer(&daemon, body).await,
-        (&Method::GET, "/files") => files::download(&daemon, &head),
+        (&Method::GET, "/files") => files::download(daemon, head).await,
         (&Method::POST, "/files") => files::upload(&daemon, &head, body).await,
         (&Method::POST, "/files/compose") => files::compose(&daemon, body).await,
         (_, "/health" | "/envs" | "/metrics") => not_allowed("GET"),

@@ -4,6 +4,7 @@ use std::fs::{File, Metadata, OpenOptions};
 use std::io::{ErrorKind, Read, Seek, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use http::header::{
@@ -12,6 +13,7 @@ use http::header::{
 };
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Response, StatusCode};
+use tokio::task::spawn_blocking;
 
 use super::access::{self, Operation};
 use super::conditions::{self, Part};
@@ -20,13 +22,19 @@ use super::encoding::{self, Encoding};
 use super::{Query, Refusal, kind, resolve};
 use crate::daemon::Daemon;
 use crate::daemon::body::Body;
+use crate::daemon::error::Error;
 
 /// How much of a file decides what it is.
 const BEGINNING: u64 = 512;
 
-pub(in crate::daemon) fn download(daemon: &Daemon, request: &Parts) -> Response<Body> {
-    find(daemon, request)
-        .and_then(|found| found.answer(request))
+pub(in crate::daemon) async fn download(daemon: Arc<Daemon>, request: Parts) -> Response<Body> {
+    let found = spawn_blocking(move || {
+        let found = find(&daemon, &request)?;
+        found.answer(&request)
+    });
+    let answer = found.await;
+    answer
+        .unwrap_or_else(|broken| Err(Error::broken(broken).into()))
         .unwrap_or_else(|refusal| refusal.answer())
 }
 

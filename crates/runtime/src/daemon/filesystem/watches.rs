@@ -250,6 +250,9 @@ impl Watches {
         if flags.contains(ReadFlags::IGNORED) {
             self.state().interests.forget(descriptor);
         }
+        if flags.contains(ReadFlags::QUEUE_OVERFLOW) {
+            self.look_again();
+        }
     }
 
     /// A directory within a recursive watch came or went.
@@ -276,6 +279,15 @@ impl Watches {
                 watched.push(&below, EventType::Write);
             }
             told.insert((id, below));
+        }
+    }
+
+    /// The kernel had more to tell than it could keep. What happened is lost; directories made meanwhile must not be.
+    fn look_again(&self) {
+        let all: Vec<_> = self.state().watches.clone().into_iter().collect();
+        for (id, watched) in all.into_iter().filter(|(_, watched)| watched.recursive) {
+            // a root that is gone has nothing beneath it
+            let _ = self.add(&watched, id, PathBuf::new());
         }
     }
 

@@ -143,11 +143,13 @@ impl Daemon {
         });
         let spawned = spawned
             .map_err(|e| Error::invalid(format!("error starting process '{}': {e}", config.cmd)))?;
-        let (process, outputs) = Process::new(spawned, config, request.tag)
-            .map_err(|e| Error::internal(format!("the process cannot be looked after: {e}")))?;
+        let pid = spawned.pid;
+        let (process, outputs) = Process::new(spawned, config, request.tag).map_err(|e| {
+            running::kill(pid);
+            Error::internal(format!("the process cannot be looked after: {e}"))
+        })?;
         let events = process.subscribe();
         let process = self.processes.insert(process);
-        let pid = process.pid;
         let table = self.processes.clone();
         tokio::spawn(running::look_after(process, outputs, timeout, table));
         Ok((pid, events))

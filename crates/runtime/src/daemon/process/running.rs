@@ -141,6 +141,14 @@ impl Process {
     }
 }
 
+/// Ends one that nobody could look after. It must not have been reaped.
+pub(super) fn kill(pid: u32) {
+    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+        // it may have ended by itself
+        let _ = kill_process(pid, Signal::KILL);
+    }
+}
+
 /// Reads what the process writes until it has ended and all is told.
 pub(super) async fn look_after(
     process: Arc<Process>,
