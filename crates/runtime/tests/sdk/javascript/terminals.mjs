@@ -30,10 +30,10 @@ behaviour('terminals: a terminal has the size it is given', async (box) => {
 
 behaviour('terminals: a resize is told to who runs in it', async (box) => {
   const terminal = await openTerminal(box, SMALL)
-  await terminal.types("trap 'echo now-$LINES-by-$COLUMNS' WINCH; echo set-$((0+1))", 'set-1')
+  const told = 'trap "stty size; kill \\$!; exit" WINCH; echo ready-$((1+1)); sleep 1000 & wait'
+  const after = await terminal.types(`bash -c '${told}'`, 'ready-2')
   await box.pty.resize(terminal.pid, { rows: 30, cols: 100 })
-  // bash runs a trap when it is at its prompt again
-  await terminal.types('', 'now-30-by-100')
+  await terminal.screen.until('30 100', after)
   await leave(terminal)
 })
 

@@ -36,10 +36,10 @@ async def a_terminal_has_the_size_it_is_given(box):
 @behaviour
 async def a_resize_is_told_to_who_runs_in_it(box):
     terminal = await open_terminal(box, SMALL)
-    await terminal.types("trap 'echo now-$LINES-by-$COLUMNS' WINCH; echo set-$((0+1))", "set-1")
+    told = 'trap "stty size; kill \\$!; exit" WINCH; echo ready-$((1+1)); sleep 1000 & wait'
+    after = await terminal.types(f"bash -c '{told}'", "ready-2")
     await box.pty.resize(terminal.pid, PtySize(rows=30, cols=100))
-    # bash runs a trap when it is at its prompt again
-    await terminal.types("", "now-30-by-100")
+    await terminal.screen.until("30 100", after)
     await leave(terminal)
 
 
