@@ -1,4 +1,4 @@
-//! Finds the `testbed` program from inside a test process.
+//! Finds programs of this workspace from inside a test process.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,19 +18,37 @@ pub(crate) fn workspace() -> PathBuf {
         .to_owned()
 }
 
-/// The program, built if it is missing or older than its source. `SANDBAR_TESTBED_BIN` overrides it.
+/// The `testbed` program, built if it is missing or older than its source. `SANDBAR_TESTBED_BIN` overrides it.
 pub(crate) fn path() -> Result<PathBuf> {
     static PATH: OnceLock<Result<PathBuf, String>> = OnceLock::new();
-    if let Some(path) = std::env::var_os("SANDBAR_TESTBED_BIN") {
+    found(&PATH, "testbed", "testbed", "SANDBAR_TESTBED_BIN")
+}
+
+/// The daemon of sandboxes, likewise. `SANDBAR_RUNTIME_BIN` overrides it.
+pub(crate) fn runtime() -> Result<PathBuf> {
+    static PATH: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    found(&PATH, "runtime", "sandbar-runtime", "SANDBAR_RUNTIME_BIN")
+}
+
+fn found(
+    known: &OnceLock<Result<PathBuf, String>>,
+    package: &str,
+    program: &str,
+    variable: &str,
+) -> Result<PathBuf> {
+    if let Some(path) = std::env::var_os(variable) {
         return Ok(path.into());
     }
-    PATH.get_or_init(|| build().map_err(|e| format!("{e:#}")))
+    let doing = format!("building the program {program} (or set {variable})");
+    let build = || build(package, program).context(doing);
+    known
+        .get_or_init(|| build().map_err(|e| format!("{e:#}")))
         .clone()
         .map_err(|e| anyhow!(e))
 }
 
 /// Cargo holds no lock while tests run, so it can be asked; when nothing changed it answers at once.
-fn build() -> Result<PathBuf> {
+fn build(package: &str, program: &str) -> Result<PathBuf> {
     let test = std::env::current_exe().context("finding the test's own program")?;
     // <target>/<profile>/deps/<test>-<hash>, <target>/<profile>/examples/<name>, or <target>/<profile>/<program>
     let folder = test.parent();
@@ -54,9 +72,9 @@ fn build() -> Result<PathBuf> {
             "--quiet",
             "--locked",
             "--package",
-            "testbed",
+            package,
             "--bin",
-            "testbed",
+            program,
         ])
         .args(["--profile", name, "--target-dir"])
         .arg(target);
@@ -67,9 +85,6 @@ fn build() -> Result<PathBuf> {
             cargo.env_remove(&*name);
         }
     }
-    run(
-        &mut cargo,
-        "building the testbed program (or set SANDBAR_TESTBED_BIN)",
-    )?;
-    Ok(profile.join("testbed"))
+    run(&mut cargo, "asking cargo")?;
+    Ok(profile.join(program))
 }

@@ -6,6 +6,7 @@ mod belongings;
 mod changes;
 mod crashes;
 mod disk;
+mod e2b;
 #[path = "../../../../tests/tests/fleet/fleet.rs"]
 mod fleet;
 mod forward;
