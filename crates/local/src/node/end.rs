@@ -16,8 +16,10 @@ use crate::kubelet::container::KILLED;
 
 /// More than this of a container's last words is not told.
 const LONGEST_MESSAGE: u64 = 4096;
-/// Of a log that has to stand for last words.
-const LONGEST_TAIL: u64 = 2048;
+/// Of what was said in a log that has to stand for last words.
+const LONGEST_TAIL: usize = 2048;
+/// So much of the end of a log has a whole line in it, however long that is.
+const LOG_END: u64 = 32 << 10;
 /// A shim that answers no more is gone in moments.
 const LOOKS: u32 = 200;
 const PAUSE: Duration = Duration::from_millis(5);
@@ -61,9 +63,9 @@ pub(crate) fn of(state: &ContainerState, container: Option<&Container>, place: &
     let from_logs = container
         .and_then(|container| container.termination_message_policy.as_deref())
         .is_some_and(|policy| policy == "FallbackToLogsOnError");
-    let mut message = text(&place.last_words(name, attempt), 0);
+    let mut message = text(&place.last_words(name, attempt), 0, LONGEST_MESSAGE);
     if message.is_empty() && from_logs && exit.code != 0 {
-        message = without_marks(&tail(&place.log(name, attempt)));
+        message = last_said(&log_end(&place.log(name, attempt)));
     }
     End {
         code: exit.code,
@@ -84,29 +86,41 @@ pub(crate) fn unseen(now: Timestamp) -> End {
     }
 }
 
-fn text(path: &Path, from: u64) -> String {
+fn text(path: &Path, from: u64, longest: u64) -> String {
     let read = || {
         let mut file = File::open(path)?;
         file.seek(SeekFrom::Start(from))?;
         let mut bytes = Vec::new();
-        file.take(LONGEST_MESSAGE).read_to_end(&mut bytes)?;
+        file.take(longest).read_to_end(&mut bytes)?;
         std::io::Result::Ok(bytes)
     };
     String::from_utf8_lossy(&read().unwrap_or_default()).into_owned()
 }
 
-fn tail(path: &Path) -> String {
+/// Whole lines.
+fn log_end(path: &Path) -> String {
     let length = path.metadata().map(|file| file.len()).unwrap_or_default();
-    let from = length.saturating_sub(LONGEST_TAIL);
-    let text = text(path, from);
+    let from = length.saturating_sub(LOG_END);
+    let text = text(path, from, LOG_END);
     match text.split_once('\n') {
         Some((_, whole)) if from > 0 => whole.to_owned(),
         _ => text,
     }
 }
 
-/// Lines of a log without their times, streams and tags.
-fn without_marks(log: &str) -> String {
-    let said = log.lines().filter_map(|line| line.splitn(4, ' ').nth(3));
-    said.fold(String::new(), |all, line| all + line + "\n")
+/// The end of what lines of a log say without their times, streams and tags.
+fn last_said(log: &str) -> String {
+    let mut said = String::new();
+    for line in log.lines() {
+        if let [_, _, tag, words] = line.splitn(4, ' ').collect::<Vec<_>>()[..] {
+            said += words;
+            // the rest of a line that was too long, or is not finished, follows
+            said += if tag == "P" { "" } else { "\n" };
+        }
+    }
+    let from = said.len().saturating_sub(LONGEST_TAIL);
+    said.split_off(said.ceil_char_boundary(from))
 }
+
+#[cfg(test)]
+mod tests;
