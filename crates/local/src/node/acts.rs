@@ -319,10 +319,8 @@ impl Lodging {
         target: &Target,
         grace: Duration,
     ) {
-        let begun = tokio::time::Instant::now();
         // a hook that takes all the time leaves none to the container
-        let _ = timeout(grace, pre_stop(container, target)).await;
-        let left = grace.saturating_sub(begun.elapsed());
+        let left = left_by(pre_stop(container, target), grace).await;
         self.end_run(&container.name, made, home, left).await;
     }
 
@@ -460,6 +458,13 @@ impl Lodging {
     }
 }
 
+/// Waits for something, but not for longer than it has, and tells how much of its time it has left.
+async fn left_by(first: impl Future<Output = ()>, time: Duration) -> Duration {
+    let begun = tokio::time::Instant::now();
+    let _ = timeout(time, first).await;
+    time.saturating_sub(begun.elapsed())
+}
+
 async fn pre_stop(container: &Container, target: &Target) {
     let lifecycle = container.lifecycle.as_ref();
     if let Some(hook) = lifecycle.and_then(|lifecycle| lifecycle.pre_stop.as_ref()) {
@@ -542,3 +547,6 @@ fn hosts(pod: &Pod, hostname: &str, address: Option<Ipv4Addr>) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,7 @@
 //! How this node keeps its pods: each has a worker, and what that knows is told.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     future::pending,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -9,6 +9,7 @@ use std::{
 use futures::future::join_all;
 use k8s_openapi::{
     api::core::v1::{Pod, ResourceRequirements},
+    apimachinery::pkg::api::resource,
     jiff::Timestamp,
 };
 use quantity::Quantity;
@@ -115,6 +116,25 @@ pub(crate) async fn evict(site: &Arc<Site>, uid: &str) {
     worker.ended().await;
 }
 
+/// One machine is shared by whoever is on it: only who could not even have it alone is refused.
+fn is_too_big(pod: &Pod, allocatable: &BTreeMap<String, resource::Quantity>) -> bool {
+    let asked = |name: &str| {
+        let spec = pod.spec.iter();
+        let each = spec.flat_map(|spec| &spec.containers).filter_map(|one| {
+            let ResourceRequirements { requests, .. } = one.resources.as_ref()?;
+            let amount = &requests.as_ref()?.get(name)?.0;
+            Quantity::parse(amount).ok()
+        });
+        each.map(|amount| i128::from(amount.milli_value()))
+            .sum::<i128>()
+    };
+    ["cpu", "memory"].iter().any(|name| {
+        let here = allocatable.get(*name);
+        let here = here.and_then(|here| Quantity::parse(&here.0).ok());
+        here.is_some_and(|here| asked(name) > i128::from(here.milli_value()))
+    })
+}
+
 impl Keeper for Landlord {
     type Memory = ();
 
@@ -133,23 +153,8 @@ impl Keeper for Landlord {
         }
     }
 
-    /// One machine is shared by whoever is on it: only who could not even have it alone is refused.
     fn refuses(&self, pod: &Pod) -> bool {
-        let asked = |name: &str| {
-            let spec = pod.spec.iter();
-            let each = spec.flat_map(|spec| &spec.containers).filter_map(|one| {
-                let ResourceRequirements { requests, .. } = one.resources.as_ref()?;
-                let amount = &requests.as_ref()?.get(name)?.0;
-                Quantity::parse(amount).ok()
-            });
-            each.map(|amount| i128::from(amount.milli_value()))
-                .sum::<i128>()
-        };
-        ["cpu", "memory"].iter().any(|name| {
-            let here = self.site.allocatable.get(*name);
-            let here = here.and_then(|here| Quantity::parse(&here.0).ok());
-            here.is_some_and(|here| asked(name) > i128::from(here.milli_value()))
-        })
+        is_too_big(pod, &self.site.allocatable)
     }
 
     fn observed(&mut self, _: &Pod) {}
@@ -165,6 +170,36 @@ impl Keeper for Landlord {
         match self.news.recv().await {
             Some(uid) => Some(uid),
             None => pending().await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{Pod, is_too_big};
+
+    #[test]
+    fn who_wants_no_more_than_the_whole_machine_is_taken() {
+        let here = serde_json::from_value(json!({"cpu": "2", "memory": "1Gi"})).unwrap();
+        let table = [
+            (json!([{}]), false),
+            (json!([{"cpu": "2", "memory": "1Gi"}]), false),
+            (json!([{"cpu": "1500m"}, {"cpu": "500m"}]), false),
+            (json!([{"cpu": "1500m"}, {"cpu": "501m"}]), true),
+            (json!([{"memory": "1073741825"}]), true),
+            // nothing else is looked at
+            (json!([{"example.com/thing": "1"}]), false),
+        ];
+        for (requests, expected) in table {
+            let each = requests.as_array().unwrap().iter();
+            let containers: Vec<Value> = each
+                .map(|requests| json!({"name": "c", "resources": {"requests": requests}}))
+                .collect();
+            let pod = json!({"metadata": {}, "spec": {"containers": containers}});
+            let pod: Pod = serde_json::from_value(pod).unwrap();
+            assert_eq!(is_too_big(&pod, &here), expected, "{requests}");
         }
     }
 }

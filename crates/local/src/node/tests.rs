@@ -1,5 +1,7 @@
 //! Plans and statuses of pods on a machine where every step succeeds at once, or fails as told.
 
+mod over;
+
 use std::time::Duration;
 
 use k8s_openapi::{

@@ -560,3 +560,18 @@ fn a_group_of_the_pod_may_use_its_volumes_if_root_can_give_them() {
     scene.prepare().unwrap();
     assert_eq!(mode(&claim.join("dir/file")), 0o600);
 }
+
+#[test]
+fn a_claim_that_the_pod_may_only_read_keeps_its_group() {
+    let mut scene = Scene::new(
+        &json!([{"name": "c", "persistentVolumeClaim": {"claimName": "c", "readOnly": true}}]),
+    );
+    scene.pod["spec"]["securityContext"] = json!({"fsGroup": 4321});
+    let claim = scene.path("claim");
+    fs::create_dir(&claim).unwrap();
+    let found = || (fs::metadata(&claim).unwrap().gid(), mode(&claim));
+    let before = found();
+    scene.claims.insert("c".to_owned(), claim.clone());
+    assert!(scene.only().read_only);
+    assert_eq!(found(), before);
+}
