@@ -2,7 +2,7 @@
 
 import { createHash } from 'node:crypto'
 import { AuthenticationError, CommandExitError, InvalidArgumentError, NotFoundError, SandboxError, TimeoutError } from 'e2b'
-import { behaviour, failing, same, sure, until } from './proof.mjs'
+import { SOON, behaviour, failing, same, sure, until } from './proof.mjs'
 import { connect, start } from './shapes.mjs'
 
 const range = (count) => Array.from({ length: count }, (_, n) => n)
@@ -146,14 +146,14 @@ behaviour('commands: input to nobody is not found', async (box) => {
 })
 
 behaviour('commands: a command that takes too long is killed', async (box) => {
-  const running = await start(box, 'exec sleep 1000', { timeoutMs: 2000 })
+  const running = await start(box, 'exec sleep 1000', { timeoutMs: SOON })
   await failing(TimeoutError, '', () => running.end)
   await until(`${running.pid} is gone`, () => box.isGone(running.pid))
   await failing(TimeoutError, '', () => box.commands.run('sleep 1000', { timeoutMs: 300 }))
 })
 
 behaviour('commands: what a killed command left in the background runs on', async (box) => {
-  const running = await start(box, 'sleep 1000 & echo $!; wait', { timeoutMs: 2000 })
+  const running = await start(box, 'sleep 1000 & echo $!; wait', { timeoutMs: SOON })
   await running.out.until('\n')
   const left = Number(running.out.text)
   await failing(TimeoutError, '', () => running.end)

@@ -2,7 +2,7 @@
 
 import { createHash } from 'node:crypto'
 import { AuthenticationError, FileNotFoundError, InvalidArgumentError } from 'e2b'
-import { behaviour, failing, same, sure } from './proof.mjs'
+import { PATIENCE, behaviour, failing, same, sure } from './proof.mjs'
 
 const LARGE = 200 * 1024 * 1024
 // every byte there is, and enough of them for several pieces
@@ -44,7 +44,8 @@ behaviour('contents: a body goes as a form or as it is', async (box) => {
   const folder = await box.folder('bodies')
   for (const useOctetStream of [false, true]) {
     await box.files.write(`${folder}/file`, BYTES.slice().buffer, { useOctetStream })
-    sure(isSame(await box.files.read(`${folder}/file`, { format: 'bytes' }), BYTES), `octet stream ${useOctetStream} differs`)
+    const found = await box.files.read(`${folder}/file`, { format: 'bytes' })
+    sure(isSame(found, BYTES), `octet stream ${useOctetStream} differs`)
   }
 })
 
@@ -54,7 +55,8 @@ behaviour('contents: bodies are compressed on the way', async (box) => {
     const info = await box.files.write(`${folder}/file`, BYTES.slice().buffer, { gzip: up })
     same(info.path, `${folder}/file`)
     same(Number(await box.out(`stat -c %s ${folder}/file`)), BYTES.length)
-    sure(isSame(await box.files.read(`${folder}/file`, { format: 'bytes', gzip: down }), BYTES), `gzip ${up} ${down} differs`)
+    const found = await box.files.read(`${folder}/file`, { format: 'bytes', gzip: down })
+    sure(isSame(found, BYTES), `gzip ${up} ${down} differs`)
   }
   const text = 'Grüße\n'.repeat(1000)
   await box.files.write(`${folder}/text`, text, { gzip: true })
@@ -168,10 +170,10 @@ behaviour('contents: two hundred megabytes go both ways', async (box) => {
   const [hash, back] = [createHash('sha256'), createHash('sha256')]
   for (const block of blocks()) hash.update(block)
   const wanted = hash.digest('hex')
-  await box.files.write(path, ReadableStream.from(blocks()), { useOctetStream: true, requestTimeoutMs: 100_000 })
+  await box.files.write(path, ReadableStream.from(blocks()), { useOctetStream: true, requestTimeoutMs: PATIENCE })
   same((await box.files.getInfo(path)).size, LARGE)
   same((await box.out(`sha256sum < ${path}`)).split(' ')[0], wanted)
-  const stream = await box.files.read(path, { format: 'stream', requestTimeoutMs: 100_000 })
+  const stream = await box.files.read(path, { format: 'stream', requestTimeoutMs: PATIENCE })
   for await (const piece of stream) back.update(piece)
   same(back.digest('hex'), wanted)
   await box.files.remove(path)

@@ -49,7 +49,8 @@ behaviour('folders: an entry tells all about itself', async (box) => {
 
 behaviour('folders: a link tells where it leads', async (box) => {
   const folder = await box.folder('links')
-  await box.out(`cd ${folder}; echo x > file; mkdir dir; ln -s file to-file; ln -s dir to-dir; ln -s to-file twice; ln -s no broken`)
+  const links = 'ln -s file to-file; ln -s dir to-dir; ln -s to-file twice; ln -s no broken'
+  await box.out(`cd ${folder}; echo x > file; mkdir dir; ${links}`)
   for (const [name, target] of [['to-file', 'file'], ['to-dir', 'dir'], ['twice', 'file'], ['broken', 'broken']]) {
     const info = await box.files.getInfo(`${folder}/${name}`)
     same([info.name, info.path, info.symlinkTarget], [name, `${folder}/${name}`, `${folder}/${target}`])

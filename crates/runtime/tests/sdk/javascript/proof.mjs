@@ -4,7 +4,9 @@ import { deepStrictEqual } from 'node:assert'
 import { setTimeout as pause } from 'node:timers/promises'
 
 // no behaviour needs it; one that hangs is reported, and the others still run
-const PATIENCE = 120_000
+export const PATIENCE = 300_000
+// long enough to start something on a busy machine, and short enough to wait for
+export const SOON = 5_000
 const behaviours = []
 
 export function behaviour(name, run) {
@@ -35,7 +37,7 @@ export async function failing(kind, words, work) {
 
 // Waits until a probe holds, and gives what it gave.
 export async function until(what, probe) {
-  const giveUp = Date.now() + PATIENCE / 2
+  const giveUp = Date.now() + PATIENCE / 3
   for (;;) {
     const found = await probe()
     if (found) return found

@@ -1,7 +1,7 @@
 // Terminals: how they are opened, typed into, resized, found again and ended.
 
 import { AuthenticationError, CommandExitError, InvalidArgumentError, NotFoundError, SandboxError, TimeoutError } from 'e2b'
-import { behaviour, failing, same } from './proof.mjs'
+import { SOON, behaviour, failing, same } from './proof.mjs'
 import { connectTerminal, openTerminal, start } from './shapes.mjs'
 
 const SMALL = { rows: 24, cols: 80 }
@@ -51,12 +51,10 @@ behaviour('terminals: a terminal has the user, place and environment asked for',
 
 behaviour('terminals: control characters reach who runs in it', async (box) => {
   const terminal = await openTerminal(box, SMALL)
-  await terminal.types("PS1='at the ''prompt>'", 'at the prompt>')
-  const after = await terminal.types('echo ready-$((1+1)); cat', 'ready-2')
+  const told = 'trap "echo caught-\\$((1+1)); kill \\$!; exit" INT; echo ready-$((1+1)); sleep 1000 & wait'
+  const after = await terminal.types(`bash -c '${told}'`, 'ready-2')
   await box.pty.sendInput(terminal.pid, bytes('\x03'))
-  // what is typed before the interrupt is handled is thrown away with it
-  await terminal.screen.until('at the prompt>', after)
-  await terminal.types('echo left-$?-it', 'left-130-it')
+  await terminal.screen.until('caught-2', after)
   await leave(terminal)
 })
 
@@ -76,7 +74,7 @@ behaviour('terminals: a killed terminal is dead', async (box) => {
 })
 
 behaviour('terminals: a terminal that takes too long is killed', async (box) => {
-  const terminal = await openTerminal(box, SMALL, { timeoutMs: 2000 })
+  const terminal = await openTerminal(box, SMALL, { timeoutMs: SOON })
   await failing(TimeoutError, '', () => terminal.end)
 })
 

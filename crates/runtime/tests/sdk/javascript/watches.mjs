@@ -1,7 +1,7 @@
 // Watched directories: what is told of them, and when.
 
 import { FilesystemEventType, InvalidArgumentError, NotFoundError } from 'e2b'
-import { behaviour, failing, same, within } from './proof.mjs'
+import { SOON, behaviour, failing, same, within } from './proof.mjs'
 import { Watch } from './shapes.mjs'
 
 const { CHMOD, CREATE, REMOVE, RENAME, WRITE } = FilesystemEventType
@@ -93,7 +93,7 @@ behaviour('watches: nothing is told of a watch that was stopped', async (box) =>
 
 behaviour('watches: the end of a watch is told', async (box) => {
   const folder = await box.folder('watch-ended')
-  const ended = new Promise((onExit) => box.files.watchDir(folder, () => {}, { onExit, timeoutMs: 500 }))
+  const ended = new Promise((onExit) => box.files.watchDir(folder, () => {}, { onExit, timeoutMs: SOON }))
   await within(30_000, 'the end of the watch', ended)
 })
 

@@ -5,7 +5,7 @@ import hashlib
 
 from e2b import AuthenticationException, CommandExitException, InvalidArgumentException, NotFoundException
 from e2b import SandboxException, TimeoutException
-from proof import Failing, behaviour, holds, same, until
+from proof import SOON, Failing, behaviour, holds, same, until
 from shapes import connect, start
 
 
@@ -84,7 +84,8 @@ async def commands_run_where_they_are_asked_to(box):
 @behaviour
 async def commands_have_the_environment_asked_for(box):
     envs = {"ONE": "1", "SPACES": " a  b ", "QUOTE": "'\"$HOME\"'", "EMPTY": "", "LINES": "a\nb"}
-    same(await box.out('printf "%s|" "$ONE" "$SPACES" "$QUOTE" "$EMPTY" "$LINES"', envs=envs), "|".join([*envs.values(), ""]))
+    print_all = 'printf "%s|" "$ONE" "$SPACES" "$QUOTE" "$EMPTY" "$LINES"'
+    same(await box.out(print_all, envs=envs), "|".join([*envs.values(), ""]))
     same(await box.out("echo $HOME", envs={"HOME": "/tmp"}), "/tmp\n")
     same(await box.out("echo $ONE"), "\n")
     # set for the daemon in the harness of this driver
@@ -194,7 +195,7 @@ async def input_is_streamed_in_order(box):
 
 @behaviour
 async def a_command_that_takes_too_long_is_killed(box):
-    running = await start(box, "echo $$; exec sleep 1000", timeout=2)
+    running = await start(box, "echo $$; exec sleep 1000", timeout=SOON)
     async with Failing(TimeoutException):
         await running.end
     pid = running.pid
@@ -209,7 +210,7 @@ async def is_gone(box, pid):
 
 @behaviour
 async def what_a_killed_command_left_in_the_background_runs_on(box):
-    running = await start(box, "sleep 1000 & echo $!; wait", timeout=2)
+    running = await start(box, "sleep 1000 & echo $!; wait", timeout=SOON)
     await running.out.until("\n")
     left = int(running.out.text)
     async with Failing(TimeoutException):

@@ -7,7 +7,7 @@ import tempfile
 import urllib.request
 
 from e2b import AuthenticationException, FileNotFoundException, InvalidArgumentException
-from proof import Failing, behaviour, same
+from proof import PATIENCE, Failing, behaviour, same
 from shapes import each
 
 LARGE = 200 * 1024 * 1024
@@ -175,7 +175,8 @@ async def metadata_that_cannot_be_kept_is_refused(box):
 async def urls_serve_who_has_no_package(box):
     path = f"{await box.folder('urls')}/file"
     form = b'--edge\r\nContent-Disposition: form-data; name="file"; filename="any"\r\n\r\nby url\r\n--edge--\r\n'
-    request = urllib.request.Request(box.sandbox.upload_url(path), form, {"Content-Type": "multipart/form-data; boundary=edge"})
+    headers = {"Content-Type": "multipart/form-data; boundary=edge"}
+    request = urllib.request.Request(box.sandbox.upload_url(path), form, headers)
     urllib.request.urlopen(request, timeout=10).close()
     same(await box.files.read(path), "by url")
     with urllib.request.urlopen(box.sandbox.download_url(path), timeout=10) as answer:
@@ -192,12 +193,12 @@ async def two_hundred_megabytes_go_both_ways(box):
             file.write(block)
             hashed.update(block)
         file.seek(0)
-        await box.files.write(path, file, request_timeout=100)
+        await box.files.write(path, file, request_timeout=PATIENCE)
     wanted = hashed.hexdigest()
     same((await box.files.get_info(path)).size, LARGE)
     same((await box.out(f"sha256sum < {path}")).split()[0], wanted)
     back = hashlib.sha256()
-    async for piece in each(await box.files.read(path, format="stream", request_timeout=100)):
+    async for piece in each(await box.files.read(path, format="stream", request_timeout=PATIENCE)):
         back.update(piece)
     same(back.hexdigest(), wanted)
     await box.files.remove(path)

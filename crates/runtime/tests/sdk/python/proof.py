@@ -8,7 +8,9 @@ from importlib.metadata import version
 from typing import Callable
 
 # no behaviour needs it; one that hangs is reported, and the others still run
-PATIENCE = 120
+PATIENCE = 300
+# long enough to start something on a busy machine, and short enough to wait for
+SOON = 5
 BEHAVIOURS = []
 
 
@@ -61,7 +63,7 @@ class Failing:
 
 async def until(what, probe):
     """Waits until a probe holds, and gives what it gave."""
-    give_up = time.monotonic() + PATIENCE / 2
+    give_up = time.monotonic() + PATIENCE / 3
     while not (found := await probe()):
         assert time.monotonic() < give_up, f"waited in vain until {what}"
         await asyncio.sleep(0.02)

@@ -2,7 +2,7 @@
 
 from e2b import AuthenticationException, CommandExitException, InvalidArgumentException, NotFoundException
 from e2b import PtySize, SandboxException, TimeoutException
-from proof import Failing, behaviour, same
+from proof import SOON, Failing, behaviour, same
 from shapes import connect_terminal, open_terminal, start
 
 SMALL = PtySize(rows=24, cols=80)
@@ -61,12 +61,10 @@ async def a_terminal_has_the_user_place_and_environment_asked_for(box):
 @behaviour
 async def control_characters_reach_who_runs_in_it(box):
     terminal = await open_terminal(box, SMALL)
-    await terminal.types("PS1='at the ''prompt>'", "at the prompt>")
-    after = await terminal.types("echo ready-$((1+1)); cat", "ready-2")
+    told = 'trap "echo caught-\\$((1+1)); kill \\$!; exit" INT; echo ready-$((1+1)); sleep 1000 & wait'
+    after = await terminal.types(f"bash -c '{told}'", "ready-2")
     await box.pty.send_stdin(terminal.pid, b"\x03")
-    # what is typed before the interrupt is handled is thrown away with it
-    await terminal.screen.until("at the prompt>", after)
-    await terminal.types("echo left-$?-it", "left-130-it")
+    await terminal.screen.until("caught-2", after)
     await leave(terminal)
 
 
@@ -90,7 +88,7 @@ async def a_killed_terminal_is_dead(box):
 
 @behaviour
 async def a_terminal_that_takes_too_long_is_killed(box):
-    terminal = await open_terminal(box, SMALL, timeout=2)
+    terminal = await open_terminal(box, SMALL, timeout=SOON)
     async with Failing(TimeoutException):
         await terminal.end
 

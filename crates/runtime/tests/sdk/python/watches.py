@@ -3,7 +3,7 @@
 import asyncio
 
 from e2b import FilesystemEventType, InvalidArgumentException, NotFoundException
-from proof import Failing, behaviour, same
+from proof import SOON, Failing, behaviour, same
 from shapes import Watch
 
 CREATE, WRITE, REMOVE = FilesystemEventType.CREATE, FilesystemEventType.WRITE, FilesystemEventType.REMOVE
@@ -112,7 +112,7 @@ async def the_end_of_a_watch_is_told(box):
     if box.blocks:
         return
     folder, ended = await box.folder("watch-ended"), asyncio.Event()
-    watch = await box.files.watch_dir(folder, on_event=lambda _: None, on_exit=lambda _: ended.set(), timeout=0.5)
+    watch = await box.files.watch_dir(folder, on_event=lambda _: None, on_exit=lambda _: ended.set(), timeout=SOON)
     await asyncio.wait_for(ended.wait(), 30)
     await watch.stop()
 
