@@ -33,6 +33,12 @@ enum Command {
     Image(image::Args),
     Logs(logs::Args),
     Rollout(rollout::Args),
+    /// Run the daemon inside a sandbox, which runs commands and moves files for E2B clients
+    #[command(disable_help_flag = true)]
+    Runtime {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        options: Vec<OsString>,
+    },
     Up(up::Args),
     /// Print the completion script of a shell
     ///
@@ -69,6 +75,7 @@ impl Args {
             Command::Exec(args) => return args.run(),
             Command::Get(args) => return args.run(),
             Command::Logs(args) => return args.run(),
+            Command::Runtime { options } => return Ok(runtime::daemon::main(options.into_iter())),
             Command::Api(args) => args.run(),
             Command::Controller(args) => args.run(),
             Command::Crds(args) => args.run(),
