@@ -190,6 +190,8 @@ pub(crate) struct Host {
 
 impl Host {
     fn new(directory: &Path) -> Host {
+        // a new namespace begins with what the machine has at the moment
+        std::fs::write("/proc/sys/net/ipv4/ip_forward", "0").unwrap();
         let world = Space::new();
         let process = world.process.id();
         run(&format!(
