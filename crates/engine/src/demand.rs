@@ -8,6 +8,9 @@ use std::time::Duration;
 
 /// The rate forgets what lies further back; long against a start, short against a working day.
 const MEMORY: Duration = Duration::from_secs(30);
+/// What is left of claims that is as good as forgotten. Without this a single claim would keep a member in reserve
+/// for the hours in which its trace fades to nothing.
+const FORGOTTEN: f64 = 0.01;
 /// A peak is the busiest of the last slots.
 const SLOT_MILLIS: u64 = 5_000;
 const SLOTS: usize = 12;
@@ -99,7 +102,9 @@ impl Meter {
     }
 
     fn weight_at(&self, at: Time) -> f64 {
-        self.weight * (-at.since(self.faded).as_secs_f64() / MEMORY.as_secs_f64()).exp()
+        let memories = at.since(self.faded).as_secs_f64() / MEMORY.as_secs_f64();
+        let left = self.weight * (-memories).exp();
+        if left < FORGOTTEN { 0.0 } else { left }
     }
 
     fn peak(&self, now: Time) -> f64 {
@@ -175,6 +180,14 @@ mod tests {
     fn demand_fades_when_nobody_asks() {
         let demand = steady(10, 60).demand(Time(1_000_000 + 60_000 + 300_000));
         assert!(demand.rate < 0.01 && demand.peak < 0.01, "{demand:?}");
+    }
+
+    #[test]
+    fn a_single_claim_is_no_demand_any_more_after_a_few_minutes() {
+        let mut meter = Meter::default();
+        meter.record(Event::Claimed, Time(1_000_000));
+        assert!(meter.demand(Time(1_030_000)).rate > 0.0);
+        assert_eq!(meter.demand(Time(1_180_000)), Demand::default());
     }
 
     #[test]

@@ -249,6 +249,27 @@ fn small_pools_roll_with_a_budget_of_one() {
 }
 
 #[test]
+fn claims_of_long_ago_keep_no_rollout_waiting() {
+    for (unavailable, surge) in [(0, 1), (1, 0), (1, 1)] {
+        for in_place in [InPlace::Never, InPlace::IfPossible] {
+            for replicas in 1..4 {
+                let seed = replicas.into();
+                let mut world = World::new(seed, replicas, roll(unavailable, surge, in_place));
+                world.run_for(20);
+                world.claim_at_rate(0.1);
+                world.run_for(60);
+                world.claim_at_rate(0.0);
+                world.run_for(300);
+                world.edit("r2", difference(in_place));
+                let seconds = world.run_until_rolled(60);
+                let settings = format!("{replicas}, -{unavailable} +{surge} {in_place:?}");
+                assert!(seconds.is_some(), "{settings}: {:?}", world.score);
+            }
+        }
+    }
+}
+
+#[test]
 fn a_floor_that_was_asked_for_holds_when_the_load_leaves_it() {
     for in_place in [InPlace::Never, InPlace::IfPossible] {
         let mut settings = roll(50, 20, in_place);

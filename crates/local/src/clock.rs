@@ -22,8 +22,15 @@ pub struct Clock(Option<Arc<Manual>>);
 
 struct Manual {
     state: Mutex<State>,
+    awake: watch::Sender<Count>,
+}
+
+#[derive(Default)]
+struct Count {
     /// How many [`Awake`] exist.
-    awake: watch::Sender<usize>,
+    awake: usize,
+    /// How many of them an advance has waited for in vain, and no further one waits for.
+    stuck: usize,
 }
 
 struct State {
@@ -51,7 +58,7 @@ impl Clock {
                 sleepers: BTreeMap::new(),
                 arrivals: 0,
             }),
-            awake: watch::Sender::new(0),
+            awake: watch::Sender::default(),
         })))
     }
 
@@ -147,24 +154,31 @@ impl Manual {
         self.settle().await;
     }
 
-    /// Lets others run until nobody is awake any more.
+    /// Lets others run until nobody is awake any more who gets on with it.
     async fn settle(&self) {
         let mut awake = self.awake.subscribe();
         loop {
             yield_often().await;
-            if *awake.borrow_and_update() == 0 {
+            if awake.borrow_and_update().is_still() {
                 // who has just dropped its token may be about to take another
                 yield_often().await;
-                if *awake.borrow() == 0 {
+                if awake.borrow().is_still() {
                     return;
                 }
             } else if tokio::time::timeout(PATIENCE, awake.changed())
                 .await
                 .is_err()
             {
+                self.awake.send_modify(|count| count.stuck = count.awake);
                 return;
             }
         }
+    }
+}
+
+impl Count {
+    fn is_still(&self) -> bool {
+        self.awake == self.stuck
     }
 }
 
@@ -217,7 +231,7 @@ impl Drop for Bed {
 impl Awake {
     fn new(manual: Option<&Arc<Manual>>) -> Self {
         if let Some(manual) = manual {
-            manual.awake.send_modify(|awake| *awake += 1);
+            manual.awake.send_modify(|count| count.awake += 1);
         }
         Self(manual.cloned())
     }
@@ -232,7 +246,10 @@ impl Clone for Awake {
 impl Drop for Awake {
     fn drop(&mut self) {
         if let Some(manual) = &self.0 {
-            manual.awake.send_modify(|awake| *awake -= 1);
+            manual.awake.send_modify(|count| {
+                count.awake -= 1;
+                count.stuck = count.stuck.min(count.awake);
+            });
         }
     }
 }
@@ -331,6 +348,26 @@ mod tests {
         ticking.await.unwrap();
         let expected: Vec<_> = (1..=5).map(|tick| after(noon(), seconds(tick))).collect();
         assert_eq!(*ticks.lock().unwrap(), expected);
+    }
+
+    #[tokio::test]
+    async fn time_goes_on_past_one_that_hangs_and_waits_for_the_next_one() {
+        tokio::time::pause();
+        let clock = Clock::manual(noon());
+        let hanging = clock.hold();
+        let start = tokio::time::Instant::now();
+        for _ in 0..3 {
+            clock.advance(seconds(1)).await;
+        }
+        assert!(start.elapsed() < super::PATIENCE * 2);
+        drop(hanging);
+        let busy = clock.hold();
+        let done = tokio::spawn(async move {
+            tokio::time::sleep(super::PATIENCE / 2).await;
+            drop(busy);
+        });
+        clock.advance(seconds(1)).await;
+        assert!(done.is_finished());
     }
 
     #[tokio::test]
