@@ -17,15 +17,10 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, ensure};
 use clap::{Parser, ValueEnum};
-use mimalloc::MiMalloc;
 
 use crate::rival::Rival;
 use crate::sandbar::Program;
 use crate::table::Table;
-
-/// As in the program that is measured.
-#[global_allocator]
-static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// Prints the figures of the embedded Kubernetes API
 #[derive(Parser)]
@@ -55,6 +50,8 @@ enum What {
 }
 
 fn main() -> Result<()> {
+    // as in the program that is measured
+    allocator::give_back_at_once();
     let args = Args::parse();
     let file = match args.sandbar {
         Some(file) => file,

@@ -24,7 +24,6 @@ use anyhow::{Context as _, Result, bail};
 use api::crds;
 use bench::times::progress;
 use clap::{Parser, ValueEnum};
-use mimalloc::MiMalloc;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cost::Writer;
@@ -33,9 +32,6 @@ use crate::rollout::Rotations;
 use crate::session::{Nodes, Session, Setup};
 use crate::sizes::Sizes;
 use crate::targets::Targets;
-
-#[global_allocator]
-static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// Measures a controller that serves the agents.x-k8s.io APIs
 #[derive(Parser)]
@@ -146,6 +142,8 @@ impl What {
 }
 
 fn main() -> Result<()> {
+    // as in the program that is measured
+    allocator::give_back_at_once();
     let args = Args::parse();
     let runtime = tokio::runtime::Runtime::new()?;
     // what is dropped when this ends takes its cluster and its controller with it

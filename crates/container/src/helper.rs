@@ -20,8 +20,8 @@ use crate::{seccomp, shim, sys, user_namespace};
 /// Tells the helper that it has been started from a read-only mount.
 const SEALED: &str = "SANDBAR_HELPER_SEALED";
 
-/// Runs the helper of pods that are isolated until its caller is gone. To be called first thing in `main`, before there is any thread; standard input is
-/// the caller's socket.
+/// Runs the helper of pods that are isolated until its caller is gone. To be called first thing in `main`, before there is any
+/// thread; standard input is the caller's socket.
 pub fn run() -> ExitCode {
     let sealed = || match std::env::var_os(SEALED).is_none() && may_mount() {
         true => Err(run_sealed()?),

@@ -17,14 +17,19 @@ use crate::cgroup::Hierarchy;
 use crate::settings::UserNamespace;
 use crate::{sys, user_namespace};
 
-/// In the order of their making: those before are needed for those that follow.
-const NAMESPACES: [(UnshareFlags, &str); 6] = [
-    (UnshareFlags::NEWNS, "mount"),
-    (UnshareFlags::NEWPID, "pid"),
-    (UnshareFlags::NEWNET, "network"),
-    (UnshareFlags::NEWIPC, "ipc"),
-    (UnshareFlags::NEWUTS, "uts"),
-    (UnshareFlags::NEWCGROUP, "cgroup"),
+/// In the order of their making: those before are needed for those that follow. Their names, and those of the settings that say
+/// how many there may be.
+const NAMESPACES: [(UnshareFlags, &str, &str); 6] = [
+    (UnshareFlags::NEWNS, "mount", "user.max_mnt_namespaces"),
+    (UnshareFlags::NEWPID, "pid", "user.max_pid_namespaces"),
+    (UnshareFlags::NEWNET, "network", "user.max_net_namespaces"),
+    (UnshareFlags::NEWIPC, "ipc", "user.max_ipc_namespaces"),
+    (UnshareFlags::NEWUTS, "uts", "user.max_uts_namespaces"),
+    (
+        UnshareFlags::NEWCGROUP,
+        "cgroup",
+        "user.max_cgroup_namespaces",
+    ),
 ];
 
 /// Settings that forbid user namespaces, the value that does, and one that does not.
@@ -89,8 +94,8 @@ fn attempt() -> Result<(), Impossible> {
         false => user_namespace::enter(&UserNamespace::of_caller())
             .map_err(|error| no_user_namespaces(&error))?,
     }
-    for (flag, name) in NAMESPACES {
-        sys::unshare(flag).map_err(|error| no_namespace(name, &error))?;
+    for (flag, name, most) in NAMESPACES {
+        sys::unshare(flag).map_err(|error| no_namespace(name, most, &error))?;
     }
     try_mounts(is_root)
 }
@@ -138,19 +143,10 @@ fn no_user_namespaces(error: &io::Error) -> Impossible {
     }
 }
 
-fn no_namespace(name: &str, error: &io::Error) -> Impossible {
+fn no_namespace(name: &str, most: &str, error: &io::Error) -> Impossible {
     let reason = format!("namespaces of kind {name} are refused: {error}");
     match error.raw_os_error() {
-        Some(libc::ENOSPC) => {
-            let switch = format!("user.max_{}_namespaces", name.replace("network", "net"));
-            Impossible::new(
-                reason,
-                format!(
-                    "have root raise `sysctl {}`",
-                    switch.replace("mount", "mnt")
-                ),
-            )
-        }
+        Some(libc::ENOSPC) => Impossible::new(reason, format!("have root raise `sysctl {most}`")),
         _ => Impossible::new(reason, SURROUNDINGS),
     }
 }

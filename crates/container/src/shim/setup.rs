@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::cgroup::{Cgroups, Hierarchy};
 use crate::process::Identity;
 use crate::settings::PodSettings;
-use crate::{build, sys, user_namespace};
+use crate::{build, state, sys, user_namespace};
 
 pub(crate) const SOCKET: &str = "shim.sock";
 const RECORD: &str = "shim.json";
@@ -169,9 +169,7 @@ fn record(settings: &PodSettings) -> io::Result<()> {
         isolated: settings.isolated,
     };
     // not synced: after a power cut there is no shim to be found
-    let fresh = settings.dir.join("shim.new");
-    fs::write(&fresh, serde_json::to_vec(&record)?)?;
-    fs::rename(fresh, settings.dir.join(RECORD))
+    state::replace(&settings.dir.join(RECORD), &record)
 }
 
 /// Reads and writes no longer wait.

@@ -3,15 +3,14 @@
 
 use std::{
     collections::BTreeSet,
-    fs, io,
+    io,
     path::Path,
     sync::{Mutex, PoisonError},
 };
 
 use container::{IdMap, UserNamespace};
-use serde::{Deserialize, Serialize};
 
-use super::{directories, place::PodPlace};
+use super::{directories, place::PodPlace, record};
 
 /// So many a pod has: all that programs expect to be there.
 pub(crate) const COUNT: u32 = 1 << 16;
@@ -19,11 +18,6 @@ pub(crate) const COUNT: u32 = 1 << 16;
 const FIRST: u32 = 0x7000_0000;
 /// As many ranges as there are up to there.
 const RANGES: u32 = (0x8000_0000 - FIRST) / COUNT;
-
-#[derive(Serialize, Deserialize)]
-struct Record {
-    first: u32,
-}
 
 pub(crate) struct Ids {
     /// Where this instance begins to look: others may be on the same machine.
@@ -46,7 +40,7 @@ impl Ids {
     /// Those that a pod has, or is given now.
     pub(crate) fn of(&self, place: &PodPlace, pods: &Path) -> io::Result<UserNamespace> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        let first = match read(place) {
+        let first = match record::ids(place) {
             Some(first) => first,
             None => self.take(place, pods)?,
         };
@@ -64,24 +58,15 @@ impl Ids {
     fn take(&self, place: &PodPlace, pods: &Path) -> io::Result<u32> {
         let others = directories(pods);
         let others = others.iter().map(|uid| PodPlace::new(pods, uid));
-        let taken: BTreeSet<u32> = others.filter_map(|other| read(&other)).collect();
+        let taken: BTreeSet<u32> = others.filter_map(|other| record::ids(&other)).collect();
         let ranges = (0..RANGES).map(|index| FIRST + (self.offset + index) % RANGES * COUNT);
         let mut free = ranges.filter(|first| !taken.contains(first));
         let first = free
             .next()
             .ok_or_else(|| io::Error::other("all ids for users of pods are taken"))?;
-        fs::create_dir_all(place.path())?;
-        let path = place.ids();
-        let fresh = path.with_extension("new");
-        fs::write(&fresh, serde_json::to_vec(&Record { first })?)?;
-        fs::rename(fresh, path)?;
+        record::save_ids(place, first)?;
         Ok(first)
     }
-}
-
-fn read(place: &PodPlace) -> Option<u32> {
-    let record: Record = serde_json::from_slice(&fs::read(place.ids()).ok()?).ok()?;
-    Some(record.first)
 }
 
 #[cfg(test)]

@@ -27,6 +27,20 @@ pub(crate) fn shell(place: &PodPlace) -> ShellRecord {
     load(&place.shell_record()).unwrap_or_default()
 }
 
+/// The first of the ids that the users of a pod are on the machine.
+#[derive(Serialize, Deserialize)]
+struct IdsRecord {
+    first: u32,
+}
+
+pub(crate) fn save_ids(place: &PodPlace, first: u32) -> io::Result<()> {
+    save(&place.ids(), &IdsRecord { first })
+}
+
+pub(crate) fn ids(place: &PodPlace) -> Option<u32> {
+    load(&place.ids()).map(|record: IdsRecord| record.first)
+}
+
 /// To be called before the run is started.
 pub(crate) fn save_run(place: &PodPlace, container: &str, made: &Made) -> io::Result<()> {
     save(&place.run_record(container), made)

@@ -222,6 +222,13 @@ fn simple() -> World {
     World::of(json!({"containers": [{"name": "a", "image": "one"}]}))
 }
 
+fn with_init() -> World {
+    World::of(json!({
+        "initContainers": [{"name": "i", "image": "one"}],
+        "containers": [{"name": "a", "image": "one"}],
+    }))
+}
+
 #[test]
 fn a_pod_is_made_and_runs_and_is_told_to_be_ready() {
     let mut world = simple();
@@ -377,10 +384,7 @@ fn an_init_container_that_fails_is_tried_again_or_is_the_end() {
 
 #[test]
 fn after_what_they_lived_in_was_lost_all_start_again_without_a_rest() {
-    let mut world = World::of(json!({
-        "initContainers": [{"name": "i", "image": "one"}],
-        "containers": [{"name": "a", "image": "one"}],
-    }));
+    let mut world = with_init();
     world.settle();
     world.exit("i", 0);
     world.settle();

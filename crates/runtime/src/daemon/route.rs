@@ -72,11 +72,11 @@ async fn dispatch(daemon: Arc<Daemon>, head: Parts, body: Incoming) -> Response<
 }
 
 async fn call(daemon: Arc<Daemon>, head: &Parts, service: &str, body: Incoming) -> Response<Body> {
-    let call = match Call::of(head) {
+    let user = user_of(&daemon, &head.headers);
+    let call = match Call::of(head, user.as_ref().err().cloned()) {
         Ok(call) => call,
         Err(status) => return rpc::refuse(status),
     };
-    let user = user_of(&daemon, &head.headers);
     let path = head.uri.path();
     let method = path.rsplit_once('/').map_or("", |(_, method)| method);
     let answered = if service == "process.Process" {

@@ -10,12 +10,12 @@ use std::{
 
 use k8s_openapi::{
     NamespaceResourceScope,
-    api::core::v1::{ContainerStatus, Pod},
+    api::core::v1::{ContainerStatus, Event, Pod},
     serde::{Serialize, de::DeserializeOwned},
 };
 use kube::{
     Api, Client, Config, Resource,
-    api::{DeleteParams, Patch, PatchParams, PostParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
     config::{KubeConfigOptions, Kubeconfig},
 };
 use rustix::process::{Pid, Signal, kill_process};
@@ -196,6 +196,16 @@ impl Instance {
     pub(crate) async fn phase(&self, name: &str, phase: &str) -> Pod {
         let is = |pod: &Pod| pod.status.as_ref().unwrap().phase.as_deref() == Some(phase);
         self.until(name, &format!("became {phase}"), is).await
+    }
+
+    /// Waits until something has been said for this reason, of whichever object.
+    pub(crate) async fn event(&self, reason: &str) {
+        eventually(&format!("an event says {reason}"), async || {
+            let told = self.api::<Event>().list(&ListParams::default()).await;
+            let mut all = told.unwrap().items.into_iter();
+            all.any(|event| event.reason.as_deref() == Some(reason))
+        })
+        .await;
     }
 
     pub(crate) async fn delete(&self, name: &str) {

@@ -1,10 +1,9 @@
 //! Pods that may use so much of the disk and no more.
 
-use k8s_openapi::api::core::v1::{Event, Pod};
-use kube::api::ListParams;
+use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
-use crate::instance::{Instance, container, eventually, sh};
+use crate::instance::{Instance, container, sh};
 
 /// A pod that writes so many MiB to a file and stays.
 fn writer(file: &str, mebibytes: u32, limit: Option<&str>) -> Value {
@@ -62,16 +61,7 @@ async fn who_fills_the_disk_is_evicted_with_the_reason_and_its_neighbour_goes_on
         assert!(end.is_some(), "{name} has ended");
         assert_eq!(up.exec(name, &["true"]).1, 1, "{name} runs no more");
     }
-    eventually("an event says so", async || {
-        let events = up
-            .api::<Event>()
-            .list(&ListParams::default())
-            .await
-            .unwrap();
-        let mut all = events.items.iter();
-        all.any(|event| event.reason.as_deref() == Some("Evicted"))
-    })
-    .await;
+    up.event("Evicted").await;
     let neighbour = up.ready("neighbour").await;
     assert_eq!(container(&neighbour, "main").restart_count, 0);
 }

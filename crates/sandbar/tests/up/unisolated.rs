@@ -7,8 +7,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use k8s_openapi::api::core::v1::{Event, Node, Pod};
-use kube::{Api, api::ListParams};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::Api;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use tempfile::TempDir;
@@ -143,19 +143,7 @@ async fn with_the_flag_a_claim_is_answered_by_a_plain_process_and_it_is_said_so(
         node.metadata.labels.unwrap()["sandbar.dev/isolation"],
         "none"
     );
-    eventually("an event says so", async || {
-        let events = up
-            .api::<Event>()
-            .list(&ListParams::default())
-            .await
-            .unwrap();
-        let mut reasons = events
-            .items
-            .iter()
-            .filter_map(|event| event.reason.as_deref());
-        reasons.any(|reason| reason == "NoIsolation")
-    })
-    .await;
+    up.event("NoIsolation").await;
     up.end(Signal::KILL);
     assert_ne!(
         up.processes(),

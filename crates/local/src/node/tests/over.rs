@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Act, Busy, Facts, World, simple};
+use super::{Act, Busy, Facts, World, simple, with_init};
 
 #[test]
 fn a_pod_that_was_told_to_be_over_ends_although_it_still_runs() {
@@ -59,10 +59,7 @@ fn one_of_which_nothing_is_known_has_ended_with_its_pod_if_another_ran() {
 
 #[test]
 fn an_init_container_is_ready_when_it_has_done_its_work_and_not_before() {
-    let mut world = World::of(json!({
-        "initContainers": [{"name": "i", "image": "one"}],
-        "containers": [{"name": "a", "image": "one"}],
-    }));
+    let mut world = with_init();
     world.settle();
     assert!(!world.container("i").ready);
     world.exit("i", 1);
@@ -78,10 +75,7 @@ fn an_init_container_is_ready_when_it_has_done_its_work_and_not_before() {
 
 #[test]
 fn an_init_container_that_is_forgotten_does_not_run_again_after_the_others_have_begun() {
-    let mut world = World::of(json!({
-        "initContainers": [{"name": "i", "image": "one"}],
-        "containers": [{"name": "a", "image": "one"}],
-    }));
+    let mut world = with_init();
     world.settle();
     world.exit("i", 0);
     world.settle();

@@ -69,50 +69,33 @@ impl Daemon {
             }
             "Connect" => {
                 rpc::server_stream(call, body, |request: SelectRequest, sink| {
-                    let joined = user.and_then(|_| self.processes.join(request.process.as_ref()));
+                    let joined = self.processes.join(request.process.as_ref());
                     forward(joined, sink, keepalive)
                 })
                 .await
             }
             "StreamInput" => {
                 rpc::client_stream(call, body, async |requests| {
-                    user?;
                     self.stream_input(requests).await
                 })
                 .await
             }
             "List" => {
                 rpc::unary(call, body, async |_: Empty| {
-                    user?;
                     let processes = self.processes.list();
                     Ok(ListResponse { processes })
                 })
                 .await
             }
-            "Update" => {
-                rpc::unary(call, body, async |request| {
-                    user?;
-                    self.update(&request)
-                })
-                .await
-            }
+            "Update" => rpc::unary(call, body, async |request| self.update(&request)).await,
             "SendInput" => {
-                rpc::unary(call, body, async |request| {
-                    user?;
-                    self.send_input(request).await
-                })
-                .await
+                rpc::unary(call, body, async |request| self.send_input(request).await).await
             }
             "SendSignal" => {
-                rpc::unary(call, body, async |request| {
-                    user?;
-                    self.send_signal(&request)
-                })
-                .await
+                rpc::unary(call, body, async |request| self.send_signal(&request)).await
             }
             "CloseStdin" => {
                 rpc::unary(call, body, async |request: SelectRequest| {
-                    user?;
                     let process = self.processes.find(request.process.as_ref())?;
                     process.input.close().await?;
                     Ok(Empty {})

@@ -39,11 +39,16 @@ pub(crate) struct Call {
     compressed: Result<bool, Error>,
     timeout: Result<Option<Duration>, Error>,
     keepalive: Duration,
+    /// Why nobody may ask for anything in this user's name.
+    unknown_user: Option<Error>,
 }
 
 impl Call {
-    /// A request that is no call is refused with a status.
-    pub(crate) fn of(request: &request::Parts) -> Result<Self, StatusCode> {
+    /// A request that is no call is refused with a status. One whose user is not known is answered as a call, and does nothing.
+    pub(crate) fn of(
+        request: &request::Parts,
+        unknown_user: Option<Error>,
+    ) -> Result<Self, StatusCode> {
         let headers = &request.headers;
         let content_type = headers
             .get(CONTENT_TYPE)
@@ -63,6 +68,7 @@ impl Call {
             compressed: compressed(wire, headers),
             timeout: timeout(wire, headers),
             keepalive: keepalive(headers),
+            unknown_user,
         })
     }
 
@@ -82,11 +88,11 @@ impl Call {
         self.wire == Wire::ConnectStream
     }
 
-    /// Whether its headers are understood. One whose are not must not have begun.
+    /// Whether its headers are understood and its user is known. One that is not so must not have begun.
     pub(super) fn check(&self) -> Result<(), Error> {
         self.compressed.clone()?;
         self.timeout.clone()?;
-        Ok(())
+        self.unknown_user.clone().map_or(Ok(()), Err)
     }
 
     /// How long the client gives it.

@@ -33,11 +33,16 @@ async def a_terminal_has_the_size_it_is_given(box):
     await leave(terminal)
 
 
+async def who_hears(terminal, signal, answer):
+    """Runs a program that answers a signal and ends; what it says comes after what is returned."""
+    program = f'trap "{answer}; kill \\$!; exit" {signal}; echo ready-$((1+1)); sleep 1000 & wait'
+    return await terminal.types(f"bash -c '{program}'", "ready-2")
+
+
 @behaviour
 async def a_resize_is_told_to_who_runs_in_it(box):
     terminal = await open_terminal(box, SMALL)
-    told = 'trap "stty size; kill \\$!; exit" WINCH; echo ready-$((1+1)); sleep 1000 & wait'
-    after = await terminal.types(f"bash -c '{told}'", "ready-2")
+    after = await who_hears(terminal, "WINCH", "stty size")
     await box.pty.resize(terminal.pid, PtySize(rows=30, cols=100))
     await terminal.screen.until("30 100", after)
     await leave(terminal)
@@ -61,8 +66,7 @@ async def a_terminal_has_the_user_place_and_environment_asked_for(box):
 @behaviour
 async def control_characters_reach_who_runs_in_it(box):
     terminal = await open_terminal(box, SMALL)
-    told = 'trap "echo caught-\\$((1+1)); kill \\$!; exit" INT; echo ready-$((1+1)); sleep 1000 & wait'
-    after = await terminal.types(f"bash -c '{told}'", "ready-2")
+    after = await who_hears(terminal, "INT", "echo caught-\\$((1+1))")
     await box.pty.send_stdin(terminal.pid, b"\x03")
     await terminal.screen.until("caught-2", after)
     await leave(terminal)
