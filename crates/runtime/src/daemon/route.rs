@@ -59,7 +59,7 @@ async fn dispatch(daemon: Arc<Daemon>, head: Parts, body: Incoming) -> Response<
         (_, "/init" | "/files/compose") => not_allowed("POST"),
         (_, "/files") => not_allowed("GET, POST"),
         (method, path) => match path.strip_prefix('/').and_then(|p| p.split_once('/')) {
-            Some((service @ ("process.Process" | "filesystem.Filesystem"), _)) => {
+            Some((service @ ("process.Process" | "filesystem.Filesystem" | "sandbar.Once"), _)) => {
                 if method == Method::POST {
                     call(daemon, &head, service, body).await
                 } else {
@@ -79,10 +79,10 @@ async fn call(daemon: Arc<Daemon>, head: &Parts, service: &str, body: Incoming) 
     };
     let path = head.uri.path();
     let method = path.rsplit_once('/').map_or("", |(_, method)| method);
-    let answered = if service == "process.Process" {
-        daemon.answer_process(method, call, user, body).await
-    } else {
-        daemon.answer_filesystem(method, call, user, body).await
+    let answered = match service {
+        "process.Process" => daemon.answer_process(method, call, user, body).await,
+        "sandbar.Once" => daemon.answer_once(method, call, user, body).await,
+        _ => daemon.answer_filesystem(method, call, user, body).await,
     };
     answered.unwrap_or_else(|| not_found(path))
 }

@@ -30,6 +30,11 @@ pub(super) fn int64<S: Serializer>(number: &i64, out: S) -> Result<S::Ok, S::Err
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's shape")]
+pub(super) fn uint64<S: Serializer>(number: &u64, out: S) -> Result<S::Ok, S::Error> {
+    out.collect_str(number)
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's shape")]
 pub(super) fn file_type<S: Serializer>(number: &i32, out: S) -> Result<S::Ok, S::Error> {
     name(&FileType::NAMES, *number, out)
 }

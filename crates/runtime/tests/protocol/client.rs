@@ -116,7 +116,11 @@ impl Daemon {
     }
 
     pub(crate) fn start_with_request(&self, headers: Headers, request: &Value) -> Running {
-        let mut events = self.stream_with("/process.Process/Start", headers, request);
+        self.start_by("/process.Process/Start", headers, request)
+    }
+
+    pub(crate) fn start_by(&self, method: &str, headers: Headers, request: &Value) -> Running {
+        let mut events = self.stream_with(method, headers, request);
         let first = events.message();
         let pid = first["event"]["start"]["pid"].as_u64();
         let pid = pid.unwrap_or_else(|| panic!("the first event is {first}"));

@@ -9,6 +9,8 @@ mod download;
 mod filesystem;
 mod grpc;
 mod init;
+mod library;
+mod once;
 mod process;
 mod pty;
 mod upload;

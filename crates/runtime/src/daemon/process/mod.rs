@@ -1,10 +1,11 @@
 //! Service `process.Process`: the eight methods.
 //!
 //! `spawn` starts a program, `running` looks after it until its end, `output` and `input` are its ends of pipes and terminals,
-//! `table` knows those that run and those that ended a moment ago, `ending` says how one ended.
+//! `table` knows those that run and those that ended a moment ago, `ending` says how one ended. `once` is a service of our own over them.
 
 mod ending;
 mod input;
+mod once;
 mod output;
 mod running;
 mod spawn;

@@ -11,11 +11,13 @@ use rustix::termios::tcsetwinsize;
 use tokio::sync::{mpsc, watch};
 
 use super::input::Input;
+use super::once::Tails;
 use super::output::Output;
 use super::spawn::{Spawned, window};
 use super::table::Processes;
 use super::{Events, Stream, ending};
 use crate::daemon::error::Error;
+use crate::messages::once::Outcome;
 use crate::messages::process::{EndEvent, ProcessConfig, ProcessInfo, Pty};
 
 /// Events that may wait for one subscriber. Each is at most 32 KiB, so that a slow one holds half a megabyte.
@@ -38,6 +40,8 @@ pub(super) struct Process {
     pub(super) tag: Option<String>,
     pub(super) input: Input,
     config: ProcessConfig,
+    /// Kept of one that has a tag: somebody may ask for it who does not listen.
+    tails: Mutex<Tails>,
     terminal: Option<OwnedFd>,
     stage: watch::Sender<Stage>,
     subscribers: Mutex<Vec<mpsc::Sender<Event>>>,
@@ -71,6 +75,7 @@ impl Process {
             tag,
             input: Input::new(spawned.input, spawned.terminal.is_some())?,
             config,
+            tails: Mutex::default(),
             terminal: spawned.terminal,
             stage: watch::Sender::default(),
             subscribers: Mutex::default(),
@@ -102,8 +107,19 @@ impl Process {
         std::mem::take(&mut self.subscribers())
     }
 
-    /// Waits for the slowest subscriber; with none, what was written is gone.
+    fn tails(&self) -> MutexGuard<'_, Tails> {
+        self.tails.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn outcome(&self, end: Option<EndEvent>) -> Outcome {
+        self.tails().outcome(self.pid, end)
+    }
+
+    /// Waits for the slowest subscriber; with none, what was written is gone but for the last of it.
     async fn publish(&self, stream: Stream, bytes: Bytes) {
+        if self.tag.is_some() {
+            self.tails().push(stream, &bytes);
+        }
         let subscribers = self.subscribers().clone();
         let mut left = false;
         for subscriber in subscribers {

@@ -5,11 +5,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitStatus};
+use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, mpsc};
 
 use super::Events;
+use super::once::Outcomes;
 use super::running::{Event, Process};
-use crate::daemon::error::Error;
+use crate::daemon::error::{Code, Error};
+use crate::messages::once::Outcome;
 use crate::messages::process::{EndEvent, ProcessInfo, ProcessSelector};
 
 /// How long the end of a process can be learned by a client that connects after it.
@@ -33,6 +36,7 @@ struct Table {
     live: BTreeMap<u64, Arc<Process>>,
     started: u64,
     ended: VecDeque<Ended>,
+    outcomes: Outcomes,
 }
 
 struct Ended {
@@ -56,6 +60,9 @@ impl Processes {
         table
             .ended
             .retain(|ended| ended.pid != process.pid && !same_tag(ended));
+        if let Some(tag) = &process.tag {
+            table.outcomes.forget(tag);
+        }
         table.live.insert(process.number, Arc::clone(&process));
         process
     }
@@ -90,6 +97,36 @@ impl Processes {
         Ok((ended.pid, events))
     }
 
+    /// Of the newest with this tag: what is kept of its end, or that it runs.
+    pub(super) fn outcome(&self, tag: &str) -> Result<Outcome, Error> {
+        let mut table = self.table();
+        if let Some(outcome) = table.outcomes.get(tag) {
+            return Ok(outcome.clone());
+        }
+        let selector = Selected::Tag(tag);
+        let running = table.find(selector);
+        let running = running.ok_or_else(|| not_found(selector))?;
+        Ok(running.outcome(None))
+    }
+
+    pub(super) fn acknowledge(&self, tag: &str) -> Result<(), Error> {
+        let mut table = self.table();
+        let selector = Selected::Tag(tag);
+        if table.outcomes.forget(tag) {
+            Ok(())
+        } else if table.find(selector).is_some() {
+            let message = format!("the process with tag {tag} has not ended");
+            Err(Error::new(Code::FailedPrecondition, message))
+        } else {
+            Err(not_found(selector))
+        }
+    }
+
+    /// Resolves when one has ended after this call.
+    pub(super) fn changed(&self) -> Notified<'_> {
+        self.0.changed.notified()
+    }
+
     /// The reaper tells that a process is no more. Its id may be used again from now on.
     pub(in crate::daemon) fn ended(&self, pid: Pid, status: WaitStatus) {
         let pid = pid.as_raw_nonzero().get().unsigned_abs();
@@ -113,6 +150,13 @@ impl Processes {
             tag: process.tag.clone(),
             end: end.clone(),
         });
+        if let Some(tag) = &process.tag {
+            let newer = table.find(Selected::Tag(tag));
+            if newer.is_none_or(|other| other.number < process.number) {
+                let outcome = process.outcome(Some(end.clone()));
+                table.outcomes.keep(tag, process.number, outcome);
+            }
+        }
         self.0.changed.notify_waiters();
         process.take_subscribers()
     }
@@ -126,7 +170,7 @@ impl Processes {
 
     pub(in crate::daemon) async fn none_left(&self) {
         loop {
-            let changed = self.0.changed.notified();
+            let changed = self.changed();
             if self.table().live.is_empty() {
                 return;
             }

@@ -1,0 +1,217 @@
+//! Service `sandbar.Once`: a command is started under a tag, and runs once. Who started it may die, and whoever comes
+//! after it learns of the outcome instead of running it again.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::Response;
+use hyper::body::Incoming;
+
+use super::{Stream, forward};
+use crate::daemon::Daemon;
+use crate::daemon::body::Body;
+use crate::daemon::error::{Code, Error};
+use crate::daemon::rpc::{self, Call};
+use crate::daemon::users::User;
+use crate::messages::Empty;
+use crate::messages::once::{AcknowledgeRequest, Outcome, OutcomeRequest};
+use crate::messages::process::{EndEvent, StartRequest};
+use crate::tail::Last;
+
+/// How long an outcome is kept for someone to ask.
+const KEPT: Duration = Duration::from_secs(60 * 60);
+
+/// How much is kept of each of the outputs of a process.
+const TAIL: usize = 8 << 10;
+
+/// What all kept outcomes may take. Those of longest ago go first, which nobody who asks within the hour should notice: it is
+/// hundreds of commands that wrote all they could.
+const MOST_KEPT: usize = 4 << 20;
+
+/// What an outcome takes beside its output.
+const OUTCOME: usize = 512;
+
+impl Daemon {
+    /// `None` when there is no such method.
+    pub(in crate::daemon) async fn answer_once(
+        self: Arc<Self>,
+        method: &str,
+        call: Call,
+        user: Result<User, Error>,
+        body: Incoming,
+    ) -> Option<Response<Body>> {
+        let keepalive = call.keepalive();
+        Some(match method {
+            "Start" => {
+                let timeout = call.timeout();
+                rpc::server_stream(call, body, |request: StartRequest, sink| {
+                    // nothing waits between the look at the tag and the entry of the process under it
+                    let started = self
+                        .has_free_tag(&request)
+                        .and_then(|()| self.start(&user?, request, timeout));
+                    forward(started, sink, keepalive)
+                })
+                .await
+            }
+            "Outcome" => rpc::unary(call, body, async |request| self.outcome(&request).await).await,
+            "Acknowledge" => {
+                rpc::unary(call, body, async |request: AcknowledgeRequest| {
+                    self.processes.acknowledge(&request.tag)?;
+                    Ok(Empty {})
+                })
+                .await
+            }
+            _ => return None,
+        })
+    }
+
+    fn has_free_tag(&self, request: &StartRequest) -> Result<(), Error> {
+        let tag = request.tag.as_deref().unwrap_or_default();
+        if tag.is_empty() {
+            return Err(Error::invalid("a process that is to run once needs a tag"));
+        }
+        if self.processes.outcome(tag).is_err() {
+            return Ok(());
+        }
+        let message = format!("a process with tag {tag} was started already: ask for its outcome");
+        Err(Error::new(Code::AlreadyExists, message))
+    }
+
+    async fn outcome(&self, request: &OutcomeRequest) -> Result<Outcome, Error> {
+        loop {
+            let changed = self.processes.changed();
+            let outcome = self.processes.outcome(&request.tag)?;
+            if outcome.end.is_some() || !request.wait {
+                return Ok(outcome);
+            }
+            changed.await;
+        }
+    }
+}
+
+pub(super) struct Tails {
+    stdout: Last,
+    stderr: Last,
+}
+
+impl Default for Tails {
+    fn default() -> Self {
+        Self {
+            stdout: Last::new(TAIL),
+            stderr: Last::new(TAIL),
+        }
+    }
+}
+
+impl Tails {
+    pub(super) fn push(&mut self, stream: Stream, bytes: &[u8]) {
+        match stream {
+            Stream::Stdout | Stream::Pty => self.stdout.push(bytes),
+            Stream::Stderr => self.stderr.push(bytes),
+        }
+    }
+
+    pub(super) fn outcome(&self, pid: u32, end: Option<EndEvent>) -> Outcome {
+        Outcome {
+            pid,
+            end,
+            stdout: Some(self.stdout.tell()),
+            stderr: Some(self.stderr.tell()),
+        }
+    }
+}
+
+/// Outcomes that nobody has acknowledged, by tag.
+#[derive(Default)]
+pub(super) struct Outcomes {
+    kept: BTreeMap<String, Kept>,
+    /// What they take.
+    size: usize,
+}
+
+struct Kept {
+    at: Instant,
+    /// Of the process: those of one tag are told apart by it.
+    number: u64,
+    outcome: Outcome,
+}
+
+impl Outcomes {
+    /// Of two processes with one tag the newer is meant, also if it ends first.
+    pub(super) fn keep(&mut self, tag: &str, number: u64, outcome: Outcome) {
+        if self.kept.get(tag).is_some_and(|kept| kept.number > number) {
+            return;
+        }
+        self.forget(tag);
+        self.size += size(tag, &outcome);
+        let at = Instant::now();
+        let kept = Kept {
+            at,
+            number,
+            outcome,
+        };
+        self.kept.insert(tag.to_owned(), kept);
+        self.forget_old();
+    }
+
+    pub(super) fn get(&mut self, tag: &str) -> Option<&Outcome> {
+        self.forget_old();
+        self.kept.get(tag).map(|kept| &kept.outcome)
+    }
+
+    /// Whether there was one.
+    pub(super) fn forget(&mut self, tag: &str) -> bool {
+        let gone = self.kept.remove(tag);
+        if let Some(kept) = &gone {
+            self.size -= size(tag, &kept.outcome);
+        }
+        gone.is_some()
+    }
+
+    fn forget_old(&mut self) {
+        loop {
+            let oldest = self.kept.iter().min_by_key(|(_, kept)| kept.at);
+            match oldest {
+                Some((tag, kept)) if kept.at.elapsed() >= KEPT || self.size > MOST_KEPT => {
+                    let tag = tag.clone();
+                    self.forget(&tag);
+                }
+                _ => return,
+            }
+        }
+    }
+}
+
+fn size(tag: &str, outcome: &Outcome) -> usize {
+    let tails = [&outcome.stdout, &outcome.stderr].into_iter().flatten();
+    let output: usize = tails.flat_map(|tail| &tail.last).map(Bytes::len).sum();
+    OUTCOME + tag.len() + output
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MOST_KEPT, Outcome, Outcomes, TAIL, Tails};
+    use crate::daemon::process::Stream;
+
+    #[test]
+    fn outcomes_take_no_more_memory_than_they_may_and_the_oldest_goes_first() {
+        let mut outcomes = Outcomes::default();
+        let mut tails = Tails::default();
+        tails.push(Stream::Stderr, &[b'x'; TAIL]);
+        let count = MOST_KEPT / TAIL;
+        for number in 0..count {
+            outcomes.keep(&format!("{number:04}"), 1, tails.outcome(1, None));
+        }
+        assert!(outcomes.size <= MOST_KEPT);
+        assert_eq!(outcomes.get("0000"), None);
+        assert!(outcomes.get(&format!("{:04}", count - 1)).is_some());
+        let tags: Vec<String> = outcomes.kept.keys().cloned().collect();
+        for tag in tags {
+            outcomes.keep(&tag, 1, Outcome::default());
+            assert!(outcomes.forget(&tag));
+        }
+        assert_eq!(outcomes.size, 0);
+    }
+}

@@ -1,0 +1,63 @@
+//! The last that a process wrote.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+
+use crate::messages::once::Tail;
+
+pub(crate) struct Last {
+    limit: usize,
+    bytes: VecDeque<u8>,
+    dropped: u64,
+}
+
+impl Last {
+    pub(crate) fn new(limit: usize) -> Self {
+        Self {
+            limit,
+            bytes: VecDeque::new(),
+            dropped: 0,
+        }
+    }
+
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        let kept = &bytes[bytes.len().saturating_sub(self.limit)..];
+        let surplus = (self.bytes.len() + kept.len()).saturating_sub(self.limit);
+        self.bytes.drain(..surplus);
+        self.bytes.extend(kept);
+        self.dropped += (surplus + bytes.len() - kept.len()) as u64;
+    }
+
+    pub(crate) fn tell(&self) -> Tail {
+        let (first, second) = self.bytes.as_slices();
+        Tail {
+            last: Some(Bytes::from([first, second].concat())),
+            dropped: self.dropped,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Last;
+
+    #[test]
+    fn the_last_that_was_written_is_kept_and_what_went_before_is_counted() {
+        let mut last = Last::new(10);
+        for piece in [&b"abc"[..], b"xxxxxxxx", b"yz"] {
+            last.push(piece);
+        }
+        let told = last.tell();
+        assert_eq!(
+            (told.last.as_deref(), told.dropped),
+            (Some(&b"xxxxxxxxyz"[..]), 3)
+        );
+        last.push(&[b'w'; 30]);
+        let told = last.tell();
+        assert_eq!(
+            (told.last.as_deref(), told.dropped),
+            (Some(&[b'w'; 10][..]), 33)
+        );
+    }
+}
