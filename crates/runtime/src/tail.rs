@@ -21,6 +21,15 @@ impl Last {
         }
     }
 
+    pub(crate) fn resume(limit: usize, told: Option<&Tail>) -> Self {
+        let last = told.and_then(|tail| tail.last.as_deref());
+        Self {
+            limit,
+            bytes: last.unwrap_or_default().iter().copied().collect(),
+            dropped: told.map_or(0, |tail| tail.dropped),
+        }
+    }
+
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         let kept = &bytes[bytes.len().saturating_sub(self.limit)..];
         let surplus = (self.bytes.len() + kept.len()).saturating_sub(self.limit);

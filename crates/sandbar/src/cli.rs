@@ -75,7 +75,9 @@ impl Args {
             Command::Exec(args) => return args.run(),
             Command::Get(args) => return args.run(),
             Command::Logs(args) => return args.run(),
-            Command::Runtime { options } => return Ok(runtime::daemon::main(options.into_iter())),
+            Command::Runtime { options } => {
+                return Ok(runtime::daemon::main(&["runtime"], options.into_iter()));
+            }
             Command::Api(args) => args.run(),
             Command::Controller(args) => args.run(),
             Command::Crds(args) => args.run(),

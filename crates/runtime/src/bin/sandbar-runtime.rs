@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    runtime::daemon::main(std::env::args_os().skip(1))
+    runtime::daemon::main(&[], std::env::args_os().skip(1))
 }

@@ -18,6 +18,7 @@ pub(crate) enum Code {
     FailedPrecondition,
     Unimplemented,
     Internal,
+    Unavailable,
     Unauthenticated,
 }
 
@@ -34,6 +35,7 @@ impl Code {
             Self::FailedPrecondition => "failed_precondition",
             Self::Unimplemented => "unimplemented",
             Self::Internal => "internal",
+            Self::Unavailable => "unavailable",
             Self::Unauthenticated => "unauthenticated",
         }
     }
@@ -50,6 +52,7 @@ impl Code {
             Self::FailedPrecondition => 9,
             Self::Unimplemented => 12,
             Self::Internal => 13,
+            Self::Unavailable => 14,
             Self::Unauthenticated => 16,
         }
     }
@@ -63,6 +66,7 @@ impl Code {
             Self::PermissionDenied => StatusCode::FORBIDDEN,
             Self::ResourceExhausted => StatusCode::TOO_MANY_REQUESTS,
             Self::Unimplemented => StatusCode::NOT_IMPLEMENTED,
+            Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
             Self::Unknown | Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Unauthenticated => StatusCode::UNAUTHORIZED,
         }

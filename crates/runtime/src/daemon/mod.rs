@@ -2,7 +2,8 @@
 //!
 //! A request passes `route`, which keeps strangers out and knows the paths. Remote calls are put on and off the wire by `rpc` and
 //! answered by `process` and `filesystem`; plain HTTP is answered by `init`, `metrics` and `files`. What requests have in common is
-//! in `settings` (what `/init` said), `users` and `paths`. `reaper` hears of every child that ends.
+//! in `settings` (what `/init` said), `users` and `paths`. `reaper` hears of every child that ends. `upgrade` has another program take
+//! over all of it, for which `handover` brings it to rest.
 
 mod body;
 mod ca;
@@ -10,6 +11,7 @@ mod cors;
 mod error;
 mod files;
 mod filesystem;
+mod handover;
 mod init;
 mod metrics;
 mod mounts;
@@ -22,6 +24,7 @@ mod rpc;
 mod serve;
 mod settings;
 mod sys;
+mod upgrade;
 mod users;
 
 use std::ffi::OsString;
@@ -30,13 +33,16 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use rustix::fs::Mode;
+use tokio::net::TcpListener;
 
 use self::filesystem::Watches;
+use self::handover::Handover;
 use self::metrics::Meter;
 pub use self::options::Options;
 use self::options::Parsed;
 use self::process::Processes;
 use self::settings::Settings;
+use self::upgrade::state::State;
 use self::users::Accounts;
 
 /// What `X-Envd-Version` says: the newest of the protocol's features are all here.
@@ -47,16 +53,26 @@ struct Daemon {
     settings: Settings,
     /// Held while `/init` changes the machine.
     initializing: tokio::sync::Mutex<()>,
-    accounts: Accounts,
+    accounts: Arc<Accounts>,
     processes: Processes,
     watches: Watches,
     meter: Meter,
+    handover: Arc<Handover>,
+    listener: TcpListener,
+    /// To be said to a program that takes over.
+    options: Options,
 }
 
 /// The program: reads its arguments, serves, and says what went wrong.
-pub fn main(arguments: impl Iterator<Item = OsString>) -> ExitCode {
-    let options = match options::parse(arguments) {
+///
+/// `words` are those before the arguments, if the program is more than the daemon.
+pub fn main(words: &[&str], arguments: impl Iterator<Item = OsString>) -> ExitCode {
+    let options = match options::parse(words, arguments) {
         Ok(Parsed::Run(options)) => options,
+        Ok(Parsed::Introduce) => {
+            print!("{}", upgrade::introduction());
+            return ExitCode::SUCCESS;
+        }
         Ok(Parsed::Help) => {
             print!("{}", options::HELP);
             return ExitCode::SUCCESS;
@@ -66,7 +82,7 @@ pub fn main(arguments: impl Iterator<Item = OsString>) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    match run(&options) {
+    match run(options) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("sandbar-runtime: {error}");
@@ -76,7 +92,7 @@ pub fn main(arguments: impl Iterator<Item = OsString>) -> ExitCode {
 }
 
 /// Serves until it is told to stop by SIGTERM or SIGINT.
-pub fn run(options: &Options) -> io::Result<()> {
+pub fn run(options: Options) -> io::Result<()> {
     // files and directories of uploads are for everyone to read, whatever started the daemon
     rustix::process::umask(Mode::from_raw_mode(0o022));
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -85,11 +101,13 @@ pub fn run(options: &Options) -> io::Result<()> {
         .thread_stack_size(256 << 10)
         .build()?;
     runtime.block_on(async {
-        let listener = serve::listen(options).await?;
-        let daemon = Arc::new(Daemon::new(options)?);
-        serve::announce(&listener)?;
+        let daemon = match options.take_over {
+            None => Daemon::begin(options).await?,
+            Some(fd) => Daemon::take_over(options, upgrade::read(fd)?)?,
+        };
+        let daemon = Arc::new(daemon);
         tokio::select! {
-            never = serve::accept(listener, Arc::clone(&daemon)) => never,
+            never = serve::accept(Arc::clone(&daemon)) => never,
             reaped = reaper::reap(Arc::clone(&daemon)) => reaped,
             told = reaper::stopped(&daemon) => told,
         }
@@ -97,15 +115,36 @@ pub fn run(options: &Options) -> io::Result<()> {
 }
 
 impl Daemon {
-    fn new(options: &Options) -> io::Result<Self> {
-        let accounts = Accounts::new(options.etc.clone());
+    async fn begin(options: Options) -> io::Result<Self> {
+        let listener = serve::listen(&options).await?;
+        serve::announce(&listener)?;
         Ok(Self {
-            settings: Settings::new(options),
+            settings: Settings::new(&options),
             initializing: tokio::sync::Mutex::default(),
-            accounts,
+            accounts: Arc::new(Accounts::new(options.etc.clone())),
             processes: Processes::default(),
             watches: Watches::new()?,
             meter: Meter::default(),
+            handover: Arc::default(),
+            listener,
+            options,
+        })
+    }
+
+    fn take_over(options: Options, state: State) -> io::Result<Self> {
+        let listener = std::net::TcpListener::from(sys::inherited(state.listener)?);
+        let accounts = Arc::new(Accounts::new(options.etc.clone()));
+        let handover = Arc::default();
+        Ok(Self {
+            settings: Settings::new(&options).take_over(state.settings),
+            initializing: tokio::sync::Mutex::default(),
+            processes: Processes::take_over(state.processes, &handover),
+            watches: Watches::take_over(state.watches, &accounts)?,
+            accounts,
+            meter: Meter::default(),
+            handover,
+            listener: TcpListener::from_std(listener)?,
+            options,
         })
     }
 }

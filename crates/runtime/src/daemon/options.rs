@@ -4,6 +4,8 @@ use std::ffi::OsString;
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::PathBuf;
 
+use super::upgrade::{CAN_TAKE_OVER, TAKE_OVER};
+
 pub(super) const HELP: &str = "\
 The daemon inside a sandbox: runs commands and moves files for E2B clients.
 
@@ -29,6 +31,12 @@ pub struct Options {
     pub default_workdir: Option<PathBuf>,
     /// Holds `passwd` and `group`.
     pub etc: PathBuf,
+    /// What the program was told, to be said again to one that takes over.
+    pub(super) arguments: Vec<OsString>,
+    /// What goes before them if it is the same program.
+    pub(super) words: Vec<OsString>,
+    /// Where it stands what the program before this one left.
+    pub(super) take_over: Option<i32>,
 }
 
 impl Default for Options {
@@ -39,6 +47,9 @@ impl Default for Options {
             default_user: None,
             default_workdir: None,
             etc: "/etc".into(),
+            arguments: Vec::new(),
+            words: Vec::new(),
+            take_over: None,
         }
     }
 }
@@ -46,12 +57,24 @@ impl Default for Options {
 #[derive(Debug)]
 pub(super) enum Parsed {
     Run(Options),
+    /// Say what can be taken over.
+    Introduce,
     Help,
 }
 
-pub(super) fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Parsed, String> {
-    let mut options = Options::default();
-    let mut arguments = arguments.map(|argument| {
+pub(super) fn parse(
+    words: &[&str],
+    arguments: impl Iterator<Item = OsString>,
+) -> Result<Parsed, String> {
+    let arguments: Vec<OsString> = arguments.collect();
+    // what is for one start only comes last
+    let lasting = |argument: &&OsString| *argument != TAKE_OVER && *argument != CAN_TAKE_OVER;
+    let mut options = Options {
+        words: words.iter().map(OsString::from).collect(),
+        arguments: arguments.iter().take_while(lasting).cloned().collect(),
+        ..Options::default()
+    };
+    let mut arguments = arguments.into_iter().map(|argument| {
         argument
             .into_string()
             .map_err(|argument| format!("argument {} is not UTF-8", argument.display()))
@@ -71,6 +94,8 @@ pub(super) fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Parsed,
         match name {
             "-h" | "--help" => return Ok(Parsed::Help),
             "-isnotfc" => {}
+            CAN_TAKE_OVER => return Ok(Parsed::Introduce),
+            TAKE_OVER => options.take_over = Some(parsed(name, &value()?)?),
             "--host" => options.host = parsed(name, &value()?)?,
             "--port" => options.port = parsed(name, &value()?)?,
             "--default-user" => options.default_user = Some(value()?),
@@ -95,7 +120,7 @@ mod tests {
     use super::{Parsed, parse};
 
     fn parse_all(arguments: &[&str]) -> Result<Parsed, String> {
-        parse(arguments.iter().map(OsString::from))
+        parse(&[], arguments.iter().map(OsString::from))
     }
 
     #[test]

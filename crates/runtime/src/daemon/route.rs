@@ -15,7 +15,7 @@ use super::body::Body;
 use super::error::Error;
 use super::rpc::{self, Call};
 use super::users::User;
-use super::{Daemon, cors, files, init};
+use super::{Daemon, cors, files, init, upgrade};
 
 const UNAUTHORIZED: &str =
     "unauthorized access, please provide a valid access token or method signing if supported";
@@ -51,12 +51,19 @@ async fn dispatch(daemon: Arc<Daemon>, head: Parts, body: Incoming) -> Response<
         (&Method::GET, "/health") => health(),
         (&Method::GET, "/envs") => json(StatusCode::OK, &daemon.settings.environment()),
         (&Method::GET, "/metrics") => json(StatusCode::OK, &daemon.meter.read()),
+        (&Method::POST, "/upgrade") => upgrade::answer(&daemon, &head, body).await,
         (&Method::POST, "/init") => init::answer(&daemon, body).await,
         (&Method::GET, "/files") => files::download(daemon, head).await,
-        (&Method::POST, "/files") => files::upload(&daemon, &head, body).await,
-        (&Method::POST, "/files/compose") => files::compose(&daemon, body).await,
+        (&Method::POST, "/files") => {
+            let _uploading = daemon.handover.uploading();
+            files::upload(&daemon, &head, body).await
+        }
+        (&Method::POST, "/files/compose") => {
+            let _uploading = daemon.handover.uploading();
+            files::compose(&daemon, body).await
+        }
         (_, "/health" | "/envs" | "/metrics") => not_allowed("GET"),
-        (_, "/init" | "/files/compose") => not_allowed("POST"),
+        (_, "/init" | "/upgrade" | "/files/compose") => not_allowed("POST"),
         (_, "/files") => not_allowed("GET, POST"),
         (method, path) => match path.strip_prefix('/').and_then(|p| p.split_once('/')) {
             Some((service @ ("process.Process" | "filesystem.Filesystem" | "sandbar.Once"), _)) => {

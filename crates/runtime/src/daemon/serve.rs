@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,6 +25,9 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// Not after each of many short connections.
 const TIDY_AFTER: Duration = Duration::from_secs(5);
+
+/// How long one who has connected may take to ask something when the daemon is about to be replaced.
+const FIRST_REQUEST: Duration = Duration::from_secs(1);
 
 /// What a client may send ahead on HTTP/2; the protocol's own 64 KiB would slow uploads down.
 const WINDOW: u32 = 1 << 20;
@@ -51,11 +55,16 @@ pub(super) fn announce(listener: &TcpListener) -> io::Result<()> {
     Ok(())
 }
 
-pub(super) async fn accept(listener: TcpListener, daemon: Arc<Daemon>) -> io::Result<()> {
+pub(super) async fn accept(daemon: Arc<Daemon>) -> io::Result<()> {
     let closed = Arc::new(Notify::new());
     tokio::spawn(tidy_up(Arc::clone(&closed)));
     loop {
-        match listener.accept().await {
+        daemon.handover.serving().await;
+        let accepted = tokio::select! {
+            accepted = daemon.listener.accept() => accepted,
+            () = daemon.handover.draining() => continue,
+        };
+        match accepted {
             Ok((connection, _)) => {
                 let (daemon, closed) = (Arc::clone(&daemon), Arc::clone(&closed));
                 tokio::spawn(async move {
@@ -81,9 +90,12 @@ async fn tidy_up(closed: Arc<Notify>) {
 }
 
 async fn serve(connection: TcpStream, daemon: Arc<Daemon>) {
+    let _connected = daemon.handover.connected();
     // events are small and must not wait for each other
     let _ = connection.set_nodelay(true);
-    let service = service_fn(move |request: http::Request<Incoming>| {
+    let first = Notify::new();
+    let service = service_fn(|request: http::Request<Incoming>| {
+        first.notify_one();
         let daemon = Arc::clone(&daemon);
         async move { Ok::<_, Infallible>(route::answer(daemon, request).await) }
     });
@@ -97,8 +109,17 @@ async fn serve(connection: TcpStream, daemon: Arc<Daemon>) {
         .timer(TokioTimer::new())
         .initial_stream_window_size(WINDOW)
         .initial_connection_window_size(4 * WINDOW);
-    // a client that breaks the protocol or leaves ends its own connection only
-    let _ = server
-        .serve_connection(TokioIo::new(connection), service)
-        .await;
+    let mut connection = pin!(server.serve_connection(TokioIo::new(connection), service));
+    tokio::select! {
+        // a client that breaks the protocol or leaves ends its own connection only
+        _ = &mut connection => return,
+        () = daemon.handover.closing() => {}
+    }
+    // one that was just accepted is about to ask something, and would be closed in its face
+    tokio::select! {
+        _ = &mut connection => return,
+        _ = tokio::time::timeout(FIRST_REQUEST, first.notified()) => {}
+    }
+    connection.as_mut().graceful_shutdown();
+    let _ = connection.await;
 }

@@ -1,6 +1,8 @@
 //! What `/init` told the daemon: variables, token, defaults. In memory only.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -9,6 +11,7 @@ use http::HeaderValue;
 use subtle::ConstantTimeEq;
 
 use super::options::Options;
+use super::upgrade::state;
 
 /// Variables that the daemon passes on from its own environment: a pod's template says who the sandbox is.
 const IDENTITY: [&str; 2] = ["E2B_SANDBOX_ID", "E2B_TEMPLATE_ID"];
@@ -24,6 +27,7 @@ struct State {
     default_user: Option<String>,
     default_workdir: Option<PathBuf>,
     accepted: Option<DateTime<Utc>>,
+    is_initialized: bool,
 }
 
 /// What one `/init` asks for.
@@ -50,8 +54,39 @@ impl Settings {
                 default_user: options.default_user.clone(),
                 default_workdir: options.default_workdir.clone(),
                 accepted: None,
+                is_initialized: false,
             }),
         }
+    }
+
+    pub(super) fn hand_over(&self) -> state::Settings {
+        let own = self.state();
+        let workdir = own.default_workdir.as_ref();
+        state::Settings {
+            variables: own.variables.clone(),
+            token: own.token.clone(),
+            default_user: own.default_user.clone(),
+            default_workdir: workdir.map(|dir| dir.as_os_str().as_bytes().to_vec()),
+            accepted: own.accepted.and_then(|at| at.timestamp_nanos_opt()),
+        }
+    }
+
+    pub(super) fn take_over(self, told: state::Settings) -> Self {
+        let workdir = told.default_workdir.map(OsString::from_vec);
+        *self.state() = State {
+            variables: told.variables,
+            token: told.token,
+            default_user: told.default_user,
+            default_workdir: workdir.map(PathBuf::from),
+            accepted: told.accepted.map(DateTime::from_timestamp_nanos),
+            is_initialized: true,
+        };
+        self
+    }
+
+    /// Whether there was an `/init`.
+    pub(super) fn is_initialized(&self) -> bool {
+        self.state().is_initialized
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -103,6 +138,7 @@ impl Settings {
 
     pub(super) fn apply(&self, change: Change) {
         let mut state = self.state();
+        state.is_initialized = true;
         if let Some(variables) = change.variables {
             state.variables = variables;
         }

@@ -1,10 +1,11 @@
 //! The system calls without a safe form elsewhere. Everything `unsafe` of this crate is here.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
+use rustix::io::FdFlags;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -17,6 +18,27 @@ pub(super) fn watch(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<Owned
     rustix::io::ioctl_fionbio(&fd, true)?;
     // SAFETY: an owned descriptor stays open and the same until its owner is dropped
     Ok(unsafe { AsyncFd::register_with_interest(fd, interest) }?)
+}
+
+/// A descriptor that another program left open in this process for whoever comes after it.
+#[allow(unsafe_code, reason = "a number becomes a descriptor")]
+pub(super) fn inherited(fd: RawFd) -> io::Result<OwnedFd> {
+    if fd <= libc::STDERR_FILENO {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("descriptor {fd} is nobody's to leave"),
+        ));
+    }
+    // SAFETY: whoever left it says that it is open and that nobody else here has it, and each is named once
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    match rustix::io::fcntl_setfd(&fd, FdFlags::CLOEXEC) {
+        Ok(()) => Ok(fd),
+        Err(error) => {
+            // it is not open: closing it would be an error, or close another's
+            std::mem::forget(fd);
+            Err(error.into())
+        }
+    }
 }
 
 /// Gives back to the system what was freed; the allocator by itself keeps what lies between things still in use.

@@ -6,11 +6,15 @@ use std::net::SocketAddr;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, getegid, geteuid, kill_process};
 use tempfile::TempDir;
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_sandbar-runtime");
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_sandbar-runtime");
+
+/// Longer than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) struct Daemon {
     child: Child,
@@ -91,6 +95,15 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
+        // stopped first, so that it starts nothing more; what it has started would outlive it
+        let daemon = Pid::from_raw(i32::try_from(self.pid).unwrap()).unwrap();
+        let _ = kill_process(daemon, Signal::STOP);
+        let children = format!("/proc/{0}/task/{0}/children", self.pid);
+        let children = fs::read_to_string(children).unwrap_or_default();
+        for child in children.split_whitespace() {
+            let child = Pid::from_raw(child.parse().unwrap()).unwrap();
+            let _ = kill_process(child, Signal::KILL);
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -117,4 +130,13 @@ fn make_users(etc: &Path) {
     fs::write(etc.join("passwd"), passwd).unwrap();
     let group = format!("root:x:0:\nuser:x:{gid}:\nextra:x:4242:other,user\n");
     fs::write(etc.join("group"), group).unwrap();
+}
+
+/// Waits for something that must come.
+pub(crate) fn until(is: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !is() {
+        assert!(start.elapsed() < PATIENCE, "it does not come");
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }

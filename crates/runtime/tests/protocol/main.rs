@@ -13,6 +13,8 @@ mod library;
 mod once;
 mod process;
 mod pty;
+mod upgrade;
+mod upgrade_load;
 mod upload;
 mod watch;
 mod wire;

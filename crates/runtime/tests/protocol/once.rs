@@ -120,7 +120,9 @@ fn a_process_that_e2b_clients_tag_has_an_outcome_too_and_the_newest_is_meant() {
     std::fs::write(&go, "").unwrap();
     assert_eq!(older.finish().end["exitCode"], 1);
     assert_eq!(outcome(&daemon)["end"]["exitCode"], 2);
+    let short = daemon.start_with_request(&[], &tagged("exit 3"));
     let running = daemon.start_with_request(&[], &tagged("sleep 100"));
+    assert_eq!(short.finish().end["exitCode"], 3);
     let newest = daemon.call("/sandbar.Once/Outcome", &json!({"tag": "hook"}));
     assert_eq!(newest["pid"].as_u64(), Some(running.pid));
     assert_eq!(newest.get("end"), None);

@@ -29,6 +29,16 @@ impl Interests {
             .collect()
     }
 
+    /// The directories of a watch.
+    pub(super) fn in_watch(&self, watch: WatchId) -> Vec<(Descriptor, &Path)> {
+        let all = self.by_descriptor.iter();
+        let of_watch = all.filter_map(|(descriptor, interested)| {
+            let below = interested.get(&watch)?;
+            Some((*descriptor, below.as_path()))
+        });
+        of_watch.collect()
+    }
+
     /// The kernel has given up the descriptor.
     pub(super) fn forget(&mut self, descriptor: Descriptor) {
         self.by_descriptor.remove(&descriptor);

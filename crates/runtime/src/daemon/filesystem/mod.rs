@@ -20,6 +20,7 @@ use self::watches::Watch;
 pub(super) use self::watches::Watches;
 use super::body::Body;
 use super::error::Error;
+use super::handover;
 use super::rpc::{self, Call, Sink};
 use super::users::{Names, User};
 use super::{Daemon, paths};
@@ -94,8 +95,11 @@ impl Daemon {
                 .await
             }
             "WatchDir" => {
-                rpc::server_stream(call, body, |request, sink| {
-                    watch(scope, request, sink, keepalive)
+                rpc::server_stream(call, body, |request, sink| async move {
+                    tokio::select! {
+                        outcome = watch(scope, request, sink, keepalive) => outcome,
+                        () = self.handover.closing() => Err(handover::come_again()),
+                    }
                 })
                 .await
             }
@@ -143,7 +147,9 @@ async fn answer_entry(
 async fn begin(scope: Scope, request: WatchRequest) -> Result<Watch, Error> {
     elsewhere(move || {
         let root = scope.resolve(&request.path)?;
-        let names = request.include_entry.then(|| Arc::clone(&scope.daemon));
+        let names = request
+            .include_entry
+            .then(|| Arc::clone(&scope.daemon.accounts));
         let watches = &scope.daemon.watches;
         watches.begin(&root, &request, names)
     })

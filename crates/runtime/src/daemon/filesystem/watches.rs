@@ -4,10 +4,11 @@
 //! and at once when a client asks for events, so that whoever writes a file and then asks is told.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::ffi::OsString;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -20,7 +21,9 @@ use tokio::sync::Notify;
 use super::interest::{Descriptor, Interests, WatchId};
 use super::{entry, tree};
 use crate::daemon::error::{Code, Error};
-use crate::daemon::{Daemon, sys};
+use crate::daemon::sys;
+use crate::daemon::upgrade::{Inherit, state};
+use crate::daemon::users::Accounts;
 use crate::messages::filesystem::{EventType, FilesystemEvent, WatchRequest};
 
 /// Events that wait for a client; then the oldest are forgotten. About as many as the kernel keeps.
@@ -53,7 +56,7 @@ struct Watched {
     root: PathBuf,
     recursive: bool,
     /// Whom to ask for names of owners, when entries are to be told with events.
-    entries: Option<Arc<Daemon>>,
+    entries: Option<Arc<Accounts>>,
     waiting: Mutex<VecDeque<FilesystemEvent>>,
     arrived: Notify,
 }
@@ -69,6 +72,10 @@ impl Watches {
     /// Must be called within the runtime that reads what the kernel tells.
     pub(in crate::daemon) fn new() -> io::Result<Self> {
         let kernel = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
+        Self::listening_to(kernel)
+    }
+
+    fn listening_to(kernel: OwnedFd) -> io::Result<Self> {
         let listening = sys::watch(kernel.try_clone()?, Interest::READABLE)?;
         let watches = Self(Arc::new(Shared {
             kernel,
@@ -84,6 +91,67 @@ impl Watches {
         Ok(watches)
     }
 
+    /// Those of streams end with their connections; those that clients ask again and again are left to the next daemon, and the
+    /// kernel's queue with them.
+    pub(in crate::daemon) fn hand_over(&self, inherit: Inherit) -> io::Result<state::Watches> {
+        let own = self.state();
+        let kept = own.kept.iter().map(|(name, watch)| {
+            let watched = &watch.watched;
+            let directories = own.interests.in_watch(watch.id).into_iter();
+            state::Watch {
+                name: name.clone(),
+                id: watch.id,
+                root: watched.root.as_os_str().as_bytes().to_vec(),
+                recursive: watched.recursive,
+                with_entries: watched.entries.is_some(),
+                waiting: watched.waiting().iter().cloned().collect(),
+                directories: directories
+                    .map(|(descriptor, below)| state::Directory {
+                        descriptor,
+                        below: below.as_os_str().as_bytes().to_vec(),
+                    })
+                    .collect(),
+            }
+        });
+        Ok(state::Watches {
+            kernel: inherit(self.0.kernel.as_fd())?,
+            started: own.started,
+            kept: kept.collect(),
+        })
+    }
+
+    pub(in crate::daemon) fn take_over(
+        told: state::Watches,
+        accounts: &Arc<Accounts>,
+    ) -> io::Result<Self> {
+        let watches = Self::listening_to(sys::inherited(told.kernel)?)?;
+        let mut own = watches.state();
+        own.started = told.started;
+        for one in told.kept {
+            let path = |bytes: Vec<u8>| PathBuf::from(OsString::from_vec(bytes));
+            let watched = Arc::new(Watched {
+                root: path(one.root),
+                recursive: one.recursive,
+                entries: one.with_entries.then(|| Arc::clone(accounts)),
+                waiting: Mutex::new(one.waiting.into()),
+                arrived: Notify::new(),
+            });
+            own.watches.insert(one.id, Arc::clone(&watched));
+            for directory in one.directories {
+                let below = path(directory.below);
+                own.interests.add(directory.descriptor, one.id, below);
+            }
+            let watch = Watch {
+                id: one.id,
+                watched,
+                watches: watches.clone(),
+            };
+            own.kept.insert(one.name, watch);
+        }
+        drop(own);
+        Ok(watches)
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -92,7 +160,7 @@ impl Watches {
         &self,
         root: &Path,
         request: &WatchRequest,
-        entries: Option<Arc<Daemon>>,
+        entries: Option<Arc<Accounts>>,
     ) -> Result<Watch, Error> {
         tree::check_directory(root)?;
         if !request.allow_network_mounts && is_network(root) {
@@ -334,9 +402,8 @@ impl Watched {
             EventType::Create | EventType::Write | EventType::Chmod
         );
         let entries = self.entries.as_ref().filter(|_| still_there);
-        let entry = entries.and_then(|daemon| {
-            entry::describe(&self.root.join(path), &daemon.accounts.names()).ok()
-        });
+        let entry = entries
+            .and_then(|accounts| entry::describe(&self.root.join(path), &accounts.names()).ok());
         let mut waiting = self.waiting();
         if waiting.len() == MOST_WAITING {
             waiting.pop_front();

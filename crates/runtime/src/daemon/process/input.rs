@@ -2,30 +2,44 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-use tokio::sync::{Mutex, watch};
+use tokio::sync::watch;
 
 use crate::daemon::error::{Code, Error};
 use crate::daemon::sys;
 
 pub(super) struct Input {
     is_pty: bool,
-    /// Held while one client writes: inputs are not mixed. Empty when closed.
-    pipe: Mutex<Option<AsyncFd<OwnedFd>>>,
+    /// Held while one client writes: inputs are not mixed.
+    turn: tokio::sync::Mutex<()>,
+    /// Empty when closed.
+    pipe: Mutex<Option<Arc<Pipe>>>,
     /// Ends a write that waits for a process that does not read.
     closed: watch::Sender<bool>,
 }
+
+pub(super) type Pipe = AsyncFd<OwnedFd>;
 
 impl Input {
     pub(super) fn new(fd: Option<OwnedFd>, is_pty: bool) -> io::Result<Self> {
         let writable = |fd| sys::watch(fd, Interest::WRITABLE);
         Ok(Self {
             is_pty,
-            pipe: Mutex::new(fd.map(writable).transpose()?),
+            turn: tokio::sync::Mutex::default(),
+            pipe: Mutex::new(fd.map(writable).transpose()?.map(Arc::new)),
             closed: watch::Sender::new(false),
         })
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Option<Arc<Pipe>>> {
+        self.pipe.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn pipe(&self) -> Option<Arc<Pipe>> {
+        self.locked().clone()
     }
 
     pub(super) async fn write_stdin(&self, bytes: &[u8]) -> Result<(), Error> {
@@ -44,11 +58,11 @@ impl Input {
 
     async fn write(&self, bytes: &[u8]) -> Result<(), Error> {
         let closed = || Error::internal("stdin not enabled or closed");
-        let pipe = self.pipe.lock().await;
-        let pipe = pipe.as_ref().ok_or_else(closed)?;
+        let _turn = self.turn.lock().await;
+        let pipe = self.pipe().ok_or_else(closed)?;
         let mut closing = self.closed.subscribe();
         tokio::select! {
-            written = write_all(pipe, bytes) => {
+            written = write_all(&pipe, bytes) => {
                 written.map_err(|e| Error::internal(format!("error writing to the process: {e}")))
             }
             _ = closing.wait_for(|closed| *closed) => Err(closed()),
@@ -62,12 +76,13 @@ impl Input {
             return Err(Error::new(Code::Unknown, message));
         }
         self.closed.send_replace(true);
-        *self.pipe.lock().await = None;
+        let _turn = self.turn.lock().await;
+        *self.locked() = None;
         Ok(())
     }
 }
 
-async fn write_all(pipe: &AsyncFd<OwnedFd>, mut bytes: &[u8]) -> io::Result<()> {
+async fn write_all(pipe: &Pipe, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         let mut ready = pipe.writable().await?;
         match ready.try_io(|fd| Ok(rustix::io::write(fd.get_ref(), bytes)?)) {

@@ -1,9 +1,11 @@
 //! Service `process.Process`: the eight methods.
 //!
 //! `spawn` starts a program, `running` looks after it until its end, `output` and `input` are its ends of pipes and terminals,
-//! `table` knows those that run and those that ended a moment ago, `ending` says how one ended. `once` is a service of our own over them.
+//! `table` knows those that run and those that ended a moment ago, `ending` says how one ended. `once` is a service of our own over them, `inherit` is how they pass to
+//! the next daemon.
 
 mod ending;
+mod inherit;
 mod input;
 mod once;
 mod output;
@@ -13,7 +15,7 @@ mod table;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::Response;
@@ -26,6 +28,7 @@ use self::spawn::Command;
 pub(super) use self::table::Processes;
 use super::body::Body;
 use super::error::{Code, Error};
+use super::handover::{self, Handover};
 use super::rpc::{self, Call, Requests, Sink};
 use super::users::User;
 use super::{Daemon, paths};
@@ -64,14 +67,14 @@ impl Daemon {
                 let timeout = call.timeout();
                 rpc::server_stream(call, body, |request, sink| {
                     let started = user.and_then(|user| self.start(&user, request, timeout));
-                    forward(started, sink, keepalive)
+                    self.forward(started, sink, keepalive)
                 })
                 .await
             }
             "Connect" => {
                 rpc::server_stream(call, body, |request: SelectRequest, sink| {
                     let joined = self.processes.join(request.process.as_ref());
-                    forward(joined, sink, keepalive)
+                    self.forward(joined, sink, keepalive)
                 })
                 .await
             }
@@ -128,14 +131,13 @@ impl Daemon {
         let spawned = spawned
             .map_err(|e| Error::invalid(format!("error starting process '{}': {e}", config.cmd)))?;
         let pid = spawned.pid;
-        let (process, outputs) = Process::new(spawned, config, request.tag).map_err(|e| {
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let process = Process::new(spawned, config, request.tag, deadline).map_err(|e| {
             running::kill(pid);
             Error::internal(format!("the process cannot be looked after: {e}"))
         })?;
         let events = process.subscribe();
-        let process = self.processes.insert(process);
-        let table = self.processes.clone();
-        tokio::spawn(running::look_after(process, outputs, timeout, table));
+        self.processes.insert(process, &self.handover);
         Ok((pid, events))
     }
 
@@ -197,12 +199,29 @@ impl Daemon {
             return Err(Error::invalid("the first message of a stream is its start"));
         };
         let process = self.processes.find(start.process.as_ref())?;
-        while let Some(request) = requests.next().await? {
+        loop {
+            let next = tokio::select! {
+                next = requests.next() => next?,
+                () = self.handover.closing() => return Err(handover::come_again()),
+            };
+            let Some(request) = next else {
+                return Ok(Empty {});
+            };
             if let Some(data) = request.data {
                 write(&process, data.input).await?;
             }
         }
-        Ok(Empty {})
+    }
+
+    /// Sends a client what happens to a process: first that it has started, at last that it has ended.
+    fn forward(
+        self: &Arc<Self>,
+        process: Result<(u32, Events), Error>,
+        sink: Sink<EventResponse>,
+        keepalive: Duration,
+    ) -> impl Future<Output = Result<(), Error>> + Send + use<> {
+        let daemon = Arc::clone(self);
+        async move { forward(process, sink, keepalive, &daemon.handover).await }
     }
 
     fn send_signal(&self, request: &SendSignalRequest) -> Result<Empty, Error> {
@@ -233,11 +252,11 @@ async fn write(process: &Process, input: Option<ProcessInput>) -> Result<(), Err
     }
 }
 
-/// Sends a client what happens to a process: first that it has started, at last that it has ended.
 async fn forward(
     process: Result<(u32, Events), Error>,
     sink: Sink<EventResponse>,
     keepalive: Duration,
+    handover: &Handover,
 ) -> Result<(), Error> {
     let (pid, mut events) = process?;
     let start = ProcessEvent {
@@ -246,10 +265,17 @@ async fn forward(
     };
     send(&sink, start).await?;
     loop {
-        match tokio::time::timeout(keepalive, events.recv()).await {
-            Ok(Some(event)) => send(&sink, message_of(event)).await?,
-            Ok(None) => return Ok(()),
-            Err(_) => {
+        let next = tokio::select! {
+            biased;
+            // what was read of the process is told before a daemon leaves
+            event = events.recv() => Some(event),
+            () = handover.closing() => return Err(handover::come_again()),
+            () = tokio::time::sleep(keepalive) => None,
+        };
+        match next {
+            Some(Some(event)) => send(&sink, message_of(event)).await?,
+            Some(None) => return Ok(()),
+            None => {
                 let keepalive = ProcessEvent {
                     keepalive: Some(Empty {}),
                     ..ProcessEvent::default()

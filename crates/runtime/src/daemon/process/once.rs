@@ -9,12 +9,13 @@ use bytes::Bytes;
 use http::Response;
 use hyper::body::Incoming;
 
-use super::{Stream, forward};
-use crate::daemon::Daemon;
+use super::Stream;
 use crate::daemon::body::Body;
 use crate::daemon::error::{Code, Error};
 use crate::daemon::rpc::{self, Call};
+use crate::daemon::upgrade::state;
 use crate::daemon::users::User;
+use crate::daemon::{Daemon, handover};
 use crate::messages::Empty;
 use crate::messages::once::{AcknowledgeRequest, Outcome, OutcomeRequest};
 use crate::messages::process::{EndEvent, StartRequest};
@@ -51,7 +52,7 @@ impl Daemon {
                     let started = self
                         .has_free_tag(&request)
                         .and_then(|()| self.start(&user?, request, timeout));
-                    forward(started, sink, keepalive)
+                    self.forward(started, sink, keepalive)
                 })
                 .await
             }
@@ -86,7 +87,10 @@ impl Daemon {
             if outcome.end.is_some() || !request.wait {
                 return Ok(outcome);
             }
-            changed.await;
+            tokio::select! {
+                () = changed => {}
+                () = self.handover.closing() => return Err(handover::come_again()),
+            }
         }
     }
 }
@@ -98,14 +102,18 @@ pub(super) struct Tails {
 
 impl Default for Tails {
     fn default() -> Self {
-        Self {
-            stdout: Last::new(TAIL),
-            stderr: Last::new(TAIL),
-        }
+        Self::resume(&Outcome::default())
     }
 }
 
 impl Tails {
+    pub(super) fn resume(told: &Outcome) -> Self {
+        Self {
+            stdout: Last::resume(TAIL, told.stdout.as_ref()),
+            stderr: Last::resume(TAIL, told.stderr.as_ref()),
+        }
+    }
+
     pub(super) fn push(&mut self, stream: Stream, bytes: &[u8]) {
         match stream {
             Stream::Stdout | Stream::Pty => self.stdout.push(bytes),
@@ -141,12 +149,15 @@ struct Kept {
 impl Outcomes {
     /// Of two processes with one tag the newer is meant, also if it ends first.
     pub(super) fn keep(&mut self, tag: &str, number: u64, outcome: Outcome) {
+        self.keep_since(Instant::now(), tag, number, outcome);
+    }
+
+    fn keep_since(&mut self, at: Instant, tag: &str, number: u64, outcome: Outcome) {
         if self.kept.get(tag).is_some_and(|kept| kept.number > number) {
             return;
         }
         self.forget(tag);
         self.size += size(tag, &outcome);
-        let at = Instant::now();
         let kept = Kept {
             at,
             number,
@@ -159,6 +170,25 @@ impl Outcomes {
     pub(super) fn get(&mut self, tag: &str) -> Option<&Outcome> {
         self.forget_old();
         self.kept.get(tag).map(|kept| &kept.outcome)
+    }
+
+    pub(super) fn hand_over(&self) -> Vec<state::Kept> {
+        let kept = self.kept.iter().map(|(tag, kept)| state::Kept {
+            millis_ago: millis(kept.at.elapsed()),
+            tag: tag.clone(),
+            number: kept.number,
+            outcome: kept.outcome.clone(),
+        });
+        kept.collect()
+    }
+
+    pub(super) fn take_over(kept: Vec<state::Kept>) -> Self {
+        let mut outcomes = Self::default();
+        for one in kept {
+            let at = ago(one.millis_ago);
+            outcomes.keep_since(at, &one.tag, one.number, one.outcome);
+        }
+        outcomes
     }
 
     /// Whether there was one.
@@ -182,6 +212,17 @@ impl Outcomes {
             }
         }
     }
+}
+
+pub(super) fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Not before the machine was started.
+pub(super) fn ago(millis: u64) -> Instant {
+    let now = Instant::now();
+    now.checked_sub(Duration::from_millis(millis))
+        .unwrap_or(now)
 }
 
 fn size(tag: &str, outcome: &Outcome) -> usize {

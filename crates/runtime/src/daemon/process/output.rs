@@ -35,6 +35,10 @@ impl Output {
         self.stream
     }
 
+    pub(super) fn fd(&self) -> &OwnedFd {
+        self.fd.get_ref()
+    }
+
     /// What was written, as soon as something is. `None` when nobody can write any more.
     pub(super) async fn read(&self) -> Option<Bytes> {
         loop {
@@ -54,7 +58,7 @@ impl Output {
         Some(bytes).filter(|bytes| !bytes.is_empty())
     }
 
-    pub(super) async fn discard(self) {
+    pub(super) async fn discard(&self) {
         while self.read().await.is_some() {}
     }
 

@@ -3,12 +3,12 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use rustix::process::{Pid, Signal, WaitStatus, kill_process};
 use rustix::termios::tcsetwinsize;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 
 use super::input::Input;
 use super::once::Tails;
@@ -17,6 +17,8 @@ use super::spawn::{Spawned, window};
 use super::table::Processes;
 use super::{Events, Stream, ending};
 use crate::daemon::error::Error;
+use crate::daemon::handover::Handover;
+use crate::daemon::upgrade::state;
 use crate::messages::once::Outcome;
 use crate::messages::process::{EndEvent, ProcessConfig, ProcessInfo, Pty};
 
@@ -25,6 +27,9 @@ const WAITING: usize = 16;
 
 /// What is still read of the pipes of a process that was killed: as much as they can hold.
 const LEFTOVER: usize = 64 << 10;
+
+/// How long clients may take to connect to a daemon that has taken over.
+const CLIENTS_RETURN: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Debug)]
 pub(super) enum Event {
@@ -39,10 +44,16 @@ pub(super) struct Process {
     pub(super) pid: u32,
     pub(super) tag: Option<String>,
     pub(super) input: Input,
-    config: ProcessConfig,
+    pub(super) config: ProcessConfig,
+    /// Those that are read.
+    outputs: Mutex<Vec<Arc<Output>>>,
+    pub(super) deadline: Option<Instant>,
+    /// Until when what it writes stays in the pipes as long as nobody listens.
+    unheard_until: Option<Instant>,
+    heard: Notify,
     /// Kept of one that has a tag: somebody may ask for it who does not listen.
     tails: Mutex<Tails>,
-    terminal: Option<OwnedFd>,
+    pub(super) terminal: Option<OwnedFd>,
     stage: watch::Sender<Stage>,
     subscribers: Mutex<Vec<mpsc::Sender<Event>>>,
 }
@@ -50,7 +61,7 @@ pub(super) struct Process {
 #[derive(Default)]
 struct Stage {
     /// Set when it was reaped. No signal may be sent after that: its id may be another's.
-    exit: Option<WaitStatus>,
+    exit: Option<EndEvent>,
     /// Set when a client or its time ended it: then its end does not wait for others who hold its pipes.
     cut_off: bool,
 }
@@ -66,21 +77,49 @@ impl Process {
         spawned: Spawned,
         config: ProcessConfig,
         tag: Option<String>,
-    ) -> io::Result<(Self, Vec<Output>)> {
+        deadline: Option<Instant>,
+    ) -> io::Result<Self> {
         let outputs = spawned.outputs.into_iter();
-        let outputs = outputs.map(|(stream, fd)| Output::new(stream, fd));
-        let process = Self {
+        let outputs = outputs.map(|(stream, fd)| Output::new(stream, fd).map(Arc::new));
+        Ok(Self {
             number: 0,
             pid: spawned.pid,
             tag,
             input: Input::new(spawned.input, spawned.terminal.is_some())?,
             config,
+            outputs: Mutex::new(outputs.collect::<io::Result<_>>()?),
+            deadline,
+            unheard_until: None,
+            heard: Notify::new(),
             tails: Mutex::default(),
             terminal: spawned.terminal,
             stage: watch::Sender::default(),
             subscribers: Mutex::default(),
-        };
-        Ok((process, outputs.collect::<io::Result<_>>()?))
+        })
+    }
+
+    pub(super) fn outputs(&self) -> MutexGuard<'_, Vec<Arc<Output>>> {
+        self.outputs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One that another daemon has looked after until now.
+    pub(super) fn resume(self, live: &state::Live) -> Self {
+        self.stage.send_modify(|stage| {
+            stage.exit = live.exit.clone();
+            stage.cut_off = live.cut_off;
+        });
+        Self {
+            number: live.number,
+            tails: Mutex::new(Tails::resume(&live.tails)),
+            unheard_until: Instant::now().checked_add(CLIENTS_RETURN),
+            ..self
+        }
+    }
+
+    /// How it was reaped, if it was, and whether it was ended.
+    pub(super) fn ending(&self) -> (Option<EndEvent>, bool) {
+        let stage = self.stage.borrow();
+        (stage.exit.clone(), stage.cut_off)
     }
 
     pub(super) fn info(&self) -> ProcessInfo {
@@ -100,7 +139,18 @@ impl Process {
     pub(super) fn subscribe(&self) -> Events {
         let (sender, events) = mpsc::channel(WAITING);
         self.subscribers().push(sender);
+        self.heard.notify_waiters();
         events
+    }
+
+    /// Clients of the daemon before this one come back in a moment, and must not miss anything.
+    async fn until_heard(&self) {
+        let heard = self.heard.notified();
+        if let Some(until) = self.unheard_until
+            && self.subscribers().is_empty()
+        {
+            let _ = tokio::time::timeout_at(until.into(), heard).await;
+        }
     }
 
     pub(super) fn take_subscribers(&self) -> Vec<mpsc::Sender<Event>> {
@@ -133,7 +183,7 @@ impl Process {
 
     pub(super) fn has_exited(&self, status: WaitStatus) {
         self.stage.send_modify(|stage| {
-            stage.exit.get_or_insert(status);
+            stage.exit.get_or_insert(ending::end_event(status));
         });
     }
 
@@ -166,16 +216,25 @@ pub(super) fn kill(pid: u32) {
 }
 
 /// Reads what the process writes until it has ended and all is told.
-pub(super) async fn look_after(
-    process: Arc<Process>,
-    outputs: Vec<Output>,
-    timeout: Option<Duration>,
-    table: Processes,
-) {
+pub(super) async fn look_after(process: Arc<Process>, table: Processes, handover: Arc<Handover>) {
     let mut stage = process.stage.subscribe();
+    let outputs = process.outputs().clone();
     let pumps: Vec<_> = outputs
         .into_iter()
-        .map(|output| tokio::spawn(pump(Arc::clone(&process), output)))
+        .map(|output| {
+            let (process, table, handover) =
+                (Arc::clone(&process), table.clone(), Arc::clone(&handover));
+            tokio::spawn(async move {
+                let is_held = pump(&process, &output, &handover).await;
+                process
+                    .outputs()
+                    .retain(|other| !Arc::ptr_eq(other, &output));
+                // what it left in the background may go on writing, and is not to be stopped by a pipe that nobody reads
+                if is_held {
+                    table.discard(output);
+                }
+            })
+        })
         .collect();
     let end = async {
         for pump in pumps {
@@ -183,41 +242,52 @@ pub(super) async fn look_after(
             let _ = pump.await;
         }
         match stage.wait_for(|stage| stage.exit.is_some()).await {
-            Ok(stage) => stage.exit.map(ending::end_event),
+            Ok(stage) => stage.exit.clone(),
             Err(_) => None,
         }
     };
     let end = tokio::select! {
         end = end => end.unwrap_or_default(),
-        never = kill_after(&process, timeout) => never,
+        never = kill_late(&process) => never,
     };
     for subscriber in table.finish(&process, &end) {
         let _ = subscriber.send(Event::End(Box::new(end.clone()))).await;
     }
 }
 
-async fn kill_after(process: &Process, timeout: Option<Duration>) -> EndEvent {
-    if let Some(timeout) = timeout {
-        tokio::time::sleep(timeout).await;
+async fn kill_late(process: &Process) -> EndEvent {
+    if let Some(deadline) = process.deadline {
+        tokio::time::sleep_until(deadline.into()).await;
         // fails only for one that has ended, whose pipes are then abandoned all the same
         let _ = process.signal(Signal::KILL);
     }
     std::future::pending().await
 }
 
-/// Passes on what is written until nobody can write any more, or the process was ended and is gone.
-async fn pump(process: Arc<Process>, output: Output) {
+/// Passes on what is written until nobody can write any more, or the process was ended and is gone. Then others may still hold
+/// the pipe, and the answer is yes.
+async fn pump(process: &Process, output: &Output, handover: &Handover) -> bool {
+    process.until_heard().await;
     let mut stage = process.stage.subscribe();
     loop {
-        let chunk = tokio::select! {
-            chunk = output.read() => chunk,
-            _ = stage.wait_for(Stage::is_over) => break,
+        let _reading = handover.reading().await;
+        let next = tokio::select! {
+            chunk = output.read() => Some(chunk),
+            () = handover.pausing() => continue,
+            _ = stage.wait_for(Stage::is_over) => None,
         };
-        match chunk {
-            Some(bytes) => process.publish(output.stream(), bytes).await,
-            None => return,
+        match next {
+            Some(Some(bytes)) => process.publish(output.stream(), bytes).await,
+            Some(None) => return false,
+            None => {
+                read_leftover(process, output).await;
+                return true;
+            }
         }
     }
+}
+
+async fn read_leftover(process: &Process, output: &Output) {
     let mut read = 0;
     while read < LEFTOVER
         && let Some(bytes) = output.read_now()
@@ -225,6 +295,4 @@ async fn pump(process: Arc<Process>, output: Output) {
         read += bytes.len();
         process.publish(output.stream(), bytes).await;
     }
-    // what it left in the background may go on writing, and is not to be stopped by a pipe that nobody reads
-    tokio::spawn(output.discard());
 }

@@ -1,6 +1,8 @@
 //! The processes that clients started: those that run, and for a moment those that have ended.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::os::fd::AsFd as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -8,10 +10,15 @@ use rustix::process::{Pid, Signal, WaitStatus};
 use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, mpsc};
 
-use super::Events;
-use super::once::Outcomes;
-use super::running::{Event, Process};
+use super::inherit::{inherit_process, resumed};
+use super::once::{Outcomes, ago, millis};
+use super::output::Output;
+use super::running::{self, Event, Process};
+use super::{Events, Stream};
 use crate::daemon::error::{Code, Error};
+use crate::daemon::handover::Handover;
+use crate::daemon::sys;
+use crate::daemon::upgrade::{Inherit, state};
 use crate::messages::once::Outcome;
 use crate::messages::process::{EndEvent, ProcessInfo, ProcessSelector};
 
@@ -37,6 +44,8 @@ struct Table {
     started: u64,
     ended: VecDeque<Ended>,
     outcomes: Outcomes,
+    /// Those that are read for the sake of who writes to them.
+    abandoned: Vec<Arc<Output>>,
 }
 
 struct Ended {
@@ -51,11 +60,10 @@ impl Processes {
         self.0.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn insert(&self, mut process: Process) -> Arc<Process> {
+    pub(super) fn insert(&self, mut process: Process, handover: &Arc<Handover>) {
         let mut table = self.table();
         table.started += 1;
         process.number = table.started;
-        let process = Arc::new(process);
         let same_tag = |ended: &Ended| ended.tag.is_some() && ended.tag == process.tag;
         table
             .ended
@@ -63,8 +71,85 @@ impl Processes {
         if let Some(tag) = &process.tag {
             table.outcomes.forget(tag);
         }
-        table.live.insert(process.number, Arc::clone(&process));
-        process
+        drop(table);
+        self.look_after(process, handover);
+    }
+
+    fn look_after(&self, process: Process, handover: &Arc<Handover>) {
+        let process = Arc::new(process);
+        self.table()
+            .live
+            .insert(process.number, Arc::clone(&process));
+        let (table, handover) = (self.clone(), Arc::clone(handover));
+        tokio::spawn(running::look_after(process, table, handover));
+    }
+
+    /// Reads a pipe to its end for the sake of those who write to it.
+    pub(super) fn discard(&self, output: Arc<Output>) {
+        self.table().abandoned.push(Arc::clone(&output));
+        let table = self.clone();
+        tokio::spawn(async move {
+            output.discard().await;
+            let mut table = table.table();
+            table.abandoned.retain(|other| !Arc::ptr_eq(other, &output));
+        });
+    }
+
+    pub(in crate::daemon) fn hand_over(&self, inherit: Inherit) -> io::Result<state::Processes> {
+        let table = self.table();
+        let live = table
+            .live
+            .values()
+            .map(|process| inherit_process(process, inherit));
+        let ended = table.ended.iter().map(|ended| state::Ended {
+            millis_ago: millis(ended.at.elapsed()),
+            pid: ended.pid,
+            tag: ended.tag.clone(),
+            end: ended.end.clone(),
+        });
+        let abandoned = table
+            .abandoned
+            .iter()
+            .map(|output| inherit(output.fd().as_fd()));
+        Ok(state::Processes {
+            live: live.collect::<io::Result<_>>()?,
+            started: table.started,
+            ended: ended.collect(),
+            outcomes: table.outcomes.hand_over(),
+            abandoned: abandoned.collect::<io::Result<_>>()?,
+        })
+    }
+
+    /// What cannot be taken over is left behind, and said.
+    pub(in crate::daemon) fn take_over(state: state::Processes, handover: &Arc<Handover>) -> Self {
+        let ended = state.ended.into_iter().map(|ended| Ended {
+            at: ago(ended.millis_ago),
+            pid: ended.pid,
+            tag: ended.tag,
+            end: ended.end,
+        });
+        let processes = Self(Arc::new(Shared {
+            table: Mutex::new(Table {
+                started: state.started,
+                ended: ended.collect(),
+                outcomes: Outcomes::take_over(state.outcomes),
+                ..Table::default()
+            }),
+            changed: Notify::new(),
+        }));
+        for live in state.live {
+            match resumed(&live) {
+                Ok(process) => processes.look_after(process, handover),
+                Err(error) => eprintln!("sandbar-runtime: process {} is left: {error}", live.pid),
+            }
+        }
+        for fd in state.abandoned {
+            let output = sys::inherited(fd).and_then(|fd| Output::new(Stream::Stdout, fd));
+            if let Ok(output) = output {
+                processes.discard(Arc::new(output));
+            }
+        }
+        processes
     }
 
     pub(super) fn list(&self) -> Vec<ProcessInfo> {

@@ -1,0 +1,119 @@
+//! Whether the daemon goes on, or is about to be replaced by another that takes over what it has.
+
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use super::error::{Code, Error};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Phase {
+    Serving,
+    /// New connections wait.
+    Draining,
+    /// What processes write stays in their pipes.
+    Pausing,
+    /// What was read of them goes out, and connections end.
+    Closing,
+}
+
+pub(super) struct Handover {
+    phase: watch::Sender<Phase>,
+    /// Those who are between reading something and having passed it on.
+    reading: watch::Sender<usize>,
+    connections: watch::Sender<usize>,
+    uploads: watch::Sender<usize>,
+}
+
+impl Default for Handover {
+    fn default() -> Self {
+        Self {
+            phase: watch::Sender::new(Phase::Serving),
+            reading: watch::Sender::default(),
+            connections: watch::Sender::default(),
+            uploads: watch::Sender::default(),
+        }
+    }
+}
+
+/// One more for as long as it is kept.
+pub(super) struct Counted<'a>(&'a watch::Sender<usize>);
+
+impl<'a> Counted<'a> {
+    fn new(count: &'a watch::Sender<usize>) -> Self {
+        count.send_modify(|count| *count += 1);
+        Self(count)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.send_modify(|count| *count -= 1);
+    }
+}
+
+impl Handover {
+    pub(super) fn turn_to(&self, phase: Phase) {
+        self.phase.send_replace(phase);
+    }
+
+    /// Waits until things may be read and passed on, which they must be before the answer is dropped.
+    pub(super) async fn reading(&self) -> Counted<'_> {
+        self.until(|phase| phase < Phase::Pausing).await;
+        Counted::new(&self.reading)
+    }
+
+    pub(super) async fn draining(&self) {
+        self.until(|phase| phase >= Phase::Draining).await;
+    }
+
+    pub(super) async fn pausing(&self) {
+        self.until(|phase| phase >= Phase::Pausing).await;
+    }
+
+    pub(super) async fn closing(&self) {
+        self.until(|phase| phase == Phase::Closing).await;
+    }
+
+    pub(super) async fn serving(&self) {
+        self.until(|phase| phase == Phase::Serving).await;
+    }
+
+    async fn until(&self, is: impl Fn(Phase) -> bool) {
+        // fails only when this is dropped, which is borrowed
+        let _ = self.phase.subscribe().wait_for(|phase| is(*phase)).await;
+    }
+
+    pub(super) fn connected(&self) -> Counted<'_> {
+        Counted::new(&self.connections)
+    }
+
+    pub(super) fn uploading(&self) -> Counted<'_> {
+        Counted::new(&self.uploads)
+    }
+
+    pub(super) async fn until_uploaded(&self, limit: Duration) {
+        at_most(0, &self.uploads, limit).await;
+    }
+
+    /// Until nobody is reading.
+    pub(super) async fn until_unread(&self, limit: Duration) {
+        at_most(0, &self.reading, limit).await;
+    }
+
+    /// Until there is no connection but one.
+    pub(super) async fn until_alone(&self, limit: Duration) {
+        at_most(1, &self.connections, limit).await;
+    }
+}
+
+async fn at_most(most: usize, count: &watch::Sender<usize>, limit: Duration) {
+    let mut count = count.subscribe();
+    let _ = tokio::time::timeout(limit, count.wait_for(|count| *count <= most)).await;
+}
+
+/// What a client is told whose stream ends though nothing has happened to what it is about.
+pub(super) fn come_again() -> Error {
+    let message = "the daemon is being replaced by a newer one: connect again";
+    Error::new(Code::Unavailable, message)
+}

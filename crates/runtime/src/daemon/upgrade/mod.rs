@@ -1,0 +1,258 @@
+//! `POST /upgrade`: another program takes over in the same process, with everything that runs.
+//!
+//! First it is tried whether the new program starts at all. Then uploads are waited for, what processes write is left in their pipes,
+//! what was read goes out, connections end, and the process becomes the new program: children stay children, and descriptors
+//! stay open. What is said about them goes through memory, never a disk: the access token is part of it. Until the very last
+//! step everything can be taken back, and the old program serves on. The listening socket is among what is left: who connects
+//! meanwhile waits, and is not refused.
+
+pub(in crate::daemon) mod state;
+
+use std::convert::Infallible;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::request::Parts;
+use http::{Response, StatusCode};
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use prost::Message as _;
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::io::{Errno, FdFlags, fcntl_setfd};
+
+use self::state::{State, VERSION};
+use super::body::Body;
+use super::handover::Phase;
+use super::{Daemon, route, sys};
+
+/// The only place that clients may name for the new program. It need not be there: what is sent is run from memory.
+const PROGRAM: &str = "/usr/bin/sandbar-runtime";
+
+/// More than any daemon.
+const LARGEST: usize = 256 << 20;
+
+/// How long a new program may take to say that it starts.
+const TRIAL: Duration = Duration::from_secs(5);
+
+/// How long uploads may go on.
+const UPLOADS: Duration = Duration::from_secs(10);
+
+/// How long clients may take to read what is on its way to them. Who is slower misses it.
+const FLUSH: Duration = Duration::from_secs(10);
+
+/// Makes a descriptor stay open, or not, when this process becomes another program. Returns its number.
+pub(super) type Inherit = fn(BorrowedFd<'_>) -> io::Result<i32>;
+
+type Refusal = (StatusCode, String);
+
+pub(super) async fn answer(daemon: &Arc<Daemon>, head: &Parts, body: Incoming) -> Response<Body> {
+    match upgrade(daemon, head, body).await {
+        Ok(never) => match never {},
+        Err((status, message)) => route::refuse(status, &message),
+    }
+}
+
+async fn upgrade(
+    daemon: &Arc<Daemon>,
+    head: &Parts,
+    body: Incoming,
+) -> Result<Infallible, Refusal> {
+    let named = head.headers.get("x-envd-upgrade-bin");
+    if named.is_some_and(|path| path.as_bytes() != PROGRAM.as_bytes()) {
+        let message = format!("x-envd-upgrade-bin can only be {PROGRAM}");
+        return Err((StatusCode::BAD_REQUEST, message));
+    }
+    if !daemon.settings.is_initialized() {
+        let message = "there was no init yet".to_owned();
+        return Err((StatusCode::CONFLICT, message));
+    }
+    let program = Program::receive(daemon, body).await?;
+    let daemon = Arc::clone(daemon);
+    // a task of its own: a caller that leaves must not leave the daemon half way
+    let replacing = tokio::spawn(async move {
+        let _only_one = daemon.initializing.lock().await;
+        program.try_out().await?;
+        settle(&daemon).await;
+        let error = program.become_it(&daemon);
+        daemon.handover.turn_to(Phase::Serving);
+        Err(failed(&format!("the program cannot be run: {error}")))
+    });
+    replacing
+        .await
+        .unwrap_or_else(|e| Err(failed(&e.to_string())))
+}
+
+fn failed(why: &str) -> Refusal {
+    let message = format!("the daemon was not replaced and goes on: {why}");
+    (StatusCode::INTERNAL_SERVER_ERROR, message)
+}
+
+/// Brings everything to rest that another program cannot take over in motion.
+async fn settle(daemon: &Daemon) {
+    let handover = &daemon.handover;
+    handover.turn_to(Phase::Draining);
+    handover.until_uploaded(UPLOADS).await;
+    handover.turn_to(Phase::Pausing);
+    handover.until_unread(FLUSH).await;
+    handover.turn_to(Phase::Closing);
+    handover.until_alone(FLUSH).await;
+}
+
+struct Program {
+    /// What was sent, in memory. None to run the same again.
+    sent: Option<OwnedFd>,
+    arguments: Vec<OsString>,
+}
+
+impl Program {
+    async fn receive(daemon: &Daemon, mut body: Incoming) -> Result<Self, Refusal> {
+        let mut file = File::from(memory("sandbar-runtime").map_err(|e| failed(&e.to_string()))?);
+        let mut length = 0;
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|e| (StatusCode::BAD_REQUEST, e.to_string()))?;
+            let data = frame.into_data().unwrap_or_default();
+            length += data.len();
+            if length > LARGEST {
+                let message = format!("the program is larger than {LARGEST} bytes");
+                return Err((StatusCode::PAYLOAD_TOO_LARGE, message));
+            }
+            file.write_all(&data).map_err(|e| failed(&e.to_string()))?;
+        }
+        let words = if length == 0 {
+            &daemon.options.words[..]
+        } else {
+            &[]
+        };
+        Ok(Self {
+            sent: (length > 0).then(|| file.into()),
+            arguments: [words, &daemon.options.arguments].concat(),
+        })
+    }
+
+    fn command(&self) -> Command {
+        let mut command = match &self.sent {
+            Some(fd) => Command::new(format!("/proc/self/fd/{}", fd.as_raw_fd())),
+            None => Command::new("/proc/self/exe"),
+        };
+        command.arg0("sandbar-runtime").args(&self.arguments);
+        command
+    }
+
+    /// Whether it starts, and understands what it would be told.
+    async fn try_out(&self) -> Result<(), Refusal> {
+        let mut command = self.command();
+        command
+            .arg(CAN_TAKE_OVER)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
+        let not_run = |e: io::Error| failed(&format!("the program cannot be run: {e}"));
+        let mut child = command.spawn().map_err(not_run)?;
+        let mut output = child.stdout.take();
+        let reading = tokio::task::spawn_blocking(move || {
+            let mut said = String::new();
+            if let Some(output) = &mut output {
+                // what is not text is no answer
+                let _ = output.take(100).read_to_string(&mut said);
+            }
+            said
+        });
+        let said = tokio::time::timeout(TRIAL, reading).await;
+        // it may have ended long ago; it is reaped like every child
+        let _ = child.kill();
+        let said = said.ok().and_then(Result::ok).unwrap_or_default();
+        match understood(&said) {
+            Some(version) if version >= VERSION => Ok(()),
+            Some(version) => Err(failed(&format!(
+                "the program understands version {version} of what it would be told, not {VERSION}"
+            ))),
+            None => Err(failed("the program does not say that it can take over")),
+        }
+    }
+
+    /// Returns only if that fails.
+    fn become_it(&self, daemon: &Daemon) -> io::Error {
+        let left = leave(daemon, stay_open).and_then(|state| written(&state));
+        let error = match left {
+            Ok(told) => {
+                let told = told.as_raw_fd().to_string();
+                self.command().args([TAKE_OVER, &told]).exec()
+            }
+            Err(error) => error,
+        };
+        // nothing else is done with it: only the descriptors matter
+        let _ = leave(daemon, close_with_program);
+        error
+    }
+}
+
+/// Says that this program could take over, and from what.
+pub(super) const CAN_TAKE_OVER: &str = "--can-take-over";
+
+/// Followed by the descriptor that [`State`] is read from.
+pub(super) const TAKE_OVER: &str = "--take-over";
+
+const SAYS: &str = "can take over version ";
+
+/// The answer to [`CAN_TAKE_OVER`].
+pub(super) fn introduction() -> String {
+    format!("{SAYS}{VERSION}\n")
+}
+
+fn understood(said: &str) -> Option<u32> {
+    said.strip_prefix(SAYS)?.trim_end().parse().ok()
+}
+
+fn stay_open(fd: BorrowedFd<'_>) -> io::Result<i32> {
+    fcntl_setfd(fd, FdFlags::empty())?;
+    Ok(fd.as_raw_fd())
+}
+
+fn close_with_program(fd: BorrowedFd<'_>) -> io::Result<i32> {
+    fcntl_setfd(fd, FdFlags::CLOEXEC)?;
+    Ok(fd.as_raw_fd())
+}
+
+fn leave(daemon: &Daemon, inherit: Inherit) -> io::Result<State> {
+    Ok(State {
+        version: VERSION,
+        listener: inherit(daemon.listener.as_fd())?,
+        settings: daemon.settings.hand_over(),
+        processes: daemon.processes.hand_over(inherit)?,
+        watches: daemon.watches.hand_over(inherit)?,
+    })
+}
+
+fn written(state: &State) -> io::Result<OwnedFd> {
+    let mut file = File::from(memory("state")?);
+    file.write_all(&state.encode_to_vec())?;
+    file.rewind()?;
+    stay_open(file.as_fd())?;
+    Ok(file.into())
+}
+
+fn memory(name: &str) -> io::Result<OwnedFd> {
+    match memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::EXEC) {
+        // a kernel that does not know the second
+        Err(Errno::INVAL) => Ok(memfd_create(name, MemfdFlags::CLOEXEC)?),
+        made => Ok(made?),
+    }
+}
+
+/// What the program before this one left.
+pub(super) fn read(fd: i32) -> io::Result<State> {
+    let mut told = Vec::new();
+    File::from(sys::inherited(fd)?).read_to_end(&mut told)?;
+    let state = State::decode(&*told).map_err(io::Error::other)?;
+    if state.version > VERSION {
+        let message = format!("what is to be taken over is of version {}", state.version);
+        return Err(io::Error::new(io::ErrorKind::Unsupported, message));
+    }
+    Ok(state)
+}
