@@ -3,6 +3,7 @@
 //! A request passes `route`, which keeps strangers out and knows the paths. Remote calls are put on and off the wire by `rpc` and
 //! answered by `process` and `filesystem`; plain HTTP is answered by `init`, `metrics` and `files`. What requests have in common is
 //! in `settings` (what `/init` said), `users` and `paths`. `reaper` hears of every child that ends.
+//! `forward` publishes servers on loopback addresses.
 
 mod body;
 mod ca;
@@ -10,6 +11,7 @@ mod cors;
 mod error;
 mod files;
 mod filesystem;
+mod forward;
 mod init;
 mod metrics;
 mod mounts;
@@ -88,6 +90,9 @@ pub fn run(options: &Options) -> io::Result<()> {
         let listener = serve::listen(options).await?;
         let daemon = Arc::new(Daemon::new(options)?);
         serve::announce(&listener)?;
+        if options.forwarding {
+            tokio::spawn(forward::follow(options.host));
+        }
         tokio::select! {
             never = serve::accept(listener, Arc::clone(&daemon)) => never,
             reaped = reaper::reap(Arc::clone(&daemon)) => reaped,

@@ -14,6 +14,7 @@ usage: sandbar-runtime [options]
   --default-user NAME    user of requests that name none (default: 'user' if there is one, else who runs the daemon)
   --default-workdir DIR  directory of requests that name none (default: the user's home)
   --etc DIR              where passwd and group are (default: /etc)
+  --no-forwarding        leave servers on loopback addresses alone (default: they are reached at the sandbox's address, too)
   -isnotfc               accepted and ignored: this never runs in a Firecracker machine
   -h, --help             this text
 
@@ -29,6 +30,8 @@ pub struct Options {
     pub default_workdir: Option<PathBuf>,
     /// Holds `passwd` and `group`.
     pub etc: PathBuf,
+    /// Whether servers on loopback addresses are published.
+    pub forwarding: bool,
 }
 
 impl Default for Options {
@@ -39,6 +42,7 @@ impl Default for Options {
             default_user: None,
             default_workdir: None,
             etc: "/etc".into(),
+            forwarding: true,
         }
     }
 }
@@ -71,6 +75,7 @@ pub(super) fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Parsed,
         match name {
             "-h" | "--help" => return Ok(Parsed::Help),
             "-isnotfc" => {}
+            "--no-forwarding" => options.forwarding = false,
             "--host" => options.host = parsed(name, &value()?)?,
             "--port" => options.port = parsed(name, &value()?)?,
             "--default-user" => options.default_user = Some(value()?),

@@ -2,11 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod alone;
 mod client;
 mod compose;
 mod daemon;
 mod download;
 mod filesystem;
+mod forward;
 mod grpc;
 mod init;
 mod process;
