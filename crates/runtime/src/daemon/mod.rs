@@ -1,7 +1,7 @@
 //! The daemon: E2B's envd protocol on one port.
 //!
 //! A request passes `route`, which keeps strangers out and knows the paths. Remote calls are put on and off the wire by `rpc` and
-//! answered by `process` and `filesystem`; plain HTTP is answered by `init`, `metrics` and `files`. What requests have in common is
+//! answered by `process` and `filesystem`; plain HTTP is answered by `init`, `metrics`, `files` and `storage`. What requests have in common is
 //! in `settings` (what `/init` said), `users` and `paths`. `reaper` hears of every child that ends.
 //! `forward` publishes servers on loopback addresses.
 
@@ -23,6 +23,7 @@ mod route;
 mod rpc;
 mod serve;
 mod settings;
+mod storage;
 mod sys;
 mod users;
 
@@ -39,6 +40,7 @@ pub use self::options::Options;
 use self::options::Parsed;
 use self::process::Processes;
 use self::settings::Settings;
+pub use self::storage::main as mount_storage;
 use self::users::Accounts;
 
 /// What `X-Envd-Version` says: the newest of the protocol's features are all here.

@@ -15,7 +15,7 @@ use super::body::Body;
 use super::error::Error;
 use super::rpc::{self, Call};
 use super::users::User;
-use super::{Daemon, cors, files, init};
+use super::{Daemon, cors, files, init, storage};
 
 const UNAUTHORIZED: &str =
     "unauthorized access, please provide a valid access token or method signing if supported";
@@ -55,8 +55,9 @@ async fn dispatch(daemon: Arc<Daemon>, head: Parts, body: Incoming) -> Response<
         (&Method::GET, "/files") => files::download(daemon, head).await,
         (&Method::POST, "/files") => files::upload(&daemon, &head, body).await,
         (&Method::POST, "/files/compose") => files::compose(&daemon, body).await,
+        (&Method::POST, "/v1/storage/mounts") => storage::answer(body).await,
         (_, "/health" | "/envs" | "/metrics") => not_allowed("GET"),
-        (_, "/init" | "/files/compose") => not_allowed("POST"),
+        (_, "/init" | "/files/compose" | "/v1/storage/mounts") => not_allowed("POST"),
         (_, "/files") => not_allowed("GET, POST"),
         (method, path) => match path.strip_prefix('/').and_then(|p| p.split_once('/')) {
             Some((service @ ("process.Process" | "filesystem.Filesystem"), _)) => {

@@ -4,13 +4,11 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::alone::{OUTWARD_V4, OUTWARD_V6, alone};
+use crate::alone::{OUTWARD_V4, OUTWARD_V6, alone, wait_until};
+use crate::client::PATIENCE;
 use crate::daemon::{Daemon, PROGRAM};
-
-/// Longer than anything here takes; whoever waits for it fails.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A few looks of the daemon. Too short, a test would see less than it could; it would not fail for it.
 const LOOKS: Duration = Duration::from_millis(2500);
@@ -23,14 +21,6 @@ fn launch(options: &[&str]) -> Daemon {
 
 fn outward(address: &str, port: u16) -> SocketAddr {
     SocketAddr::new(address.parse::<IpAddr>().unwrap(), port)
-}
-
-fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !holds() {
-        assert!(begin.elapsed() < PATIENCE, "waited in vain until {what}");
-        thread::sleep(Duration::from_millis(20));
-    }
 }
 
 fn reach(address: SocketAddr) -> TcpStream {

@@ -13,6 +13,7 @@ mod grpc;
 mod init;
 mod process;
 mod pty;
+mod storage;
 mod upload;
 mod watch;
 mod wire;
