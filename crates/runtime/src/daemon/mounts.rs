@@ -141,7 +141,12 @@ impl Mount {
 
     fn is_same(&self, there: &Mounted, target: &Path) -> bool {
         match &self.source {
-            Source::Nfs { export, .. } => there.kind.starts_with("nfs") && there.device == *export,
+            Source::Nfs { export, .. } => {
+                // the kernel leaves slashes at the end away
+                let without_slash = |export: &str| export.trim_end_matches('/').to_owned();
+                there.kind.starts_with("nfs")
+                    && without_slash(&there.device) == without_slash(export)
+            }
             Source::Directory(directory) => {
                 let identity = |path| fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
                 identity(directory.as_path()) == identity(target)
@@ -265,7 +270,9 @@ fn unescape(field: &[u8]) -> OsString {
 mod tests {
     use std::path::Path;
 
-    use super::{Mounted, server};
+    use rustix::mount::MountFlags;
+
+    use super::{Mount, Mounted, Source, server};
 
     const MOUNTINFO: &[u8] = b"\
 21 1 254:1 / / rw,relatime - ext4 /dev/root rw\n\
@@ -286,6 +293,25 @@ mod tests {
         assert_eq!(at("/mnt/a b"), seen("/", "nfs4", "10.0.0.1:/data"));
         assert_eq!(at("/mnt/twice"), seen("/new", "tmpfs", "second"));
         assert_eq!(at("/mnt"), None);
+    }
+
+    #[test]
+    fn an_export_is_mounted_only_if_it_is_that_of_the_same_server() {
+        let target = Path::new("/mnt/a b");
+        let there = Mounted::at(target, MOUNTINFO).unwrap();
+        for (export, same) in [
+            ("10.0.0.1:/data", true),
+            ("10.0.0.1:/data/", true),
+            ("10.0.0.2:/data", false),
+            ("10.0.0.1:/data/sub", false),
+        ] {
+            let mount = Mount {
+                source: Source::nfs(export, "").unwrap(),
+                target: target.into(),
+                flags: MountFlags::empty(),
+            };
+            assert_eq!(mount.is_same(&there, target), same, "{export}");
+        }
     }
 
     #[test]

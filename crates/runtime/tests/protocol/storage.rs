@@ -173,6 +173,16 @@ fn a_volume_is_as_read_only_as_it_was_asked_for() {
             let refused = execute("bind", &writable);
             assert_eq!(refused.status.code(), Some(1));
             assert!(text(&refused.stderr).contains("but read-only"));
+            // the reverse is no better: somebody relies on it
+            let elsewhere = daemon.path("elsewhere");
+            assert!(execute("bind", &bind(&one, &elsewhere)).status.success());
+            let read_only = NodePublishVolumeRequest {
+                target_path: elsewhere,
+                ..read_only
+            };
+            let refused = execute("bind", &read_only);
+            assert_eq!(refused.status.code(), Some(1));
+            assert!(text(&refused.stderr).contains("but writable"));
             // what lies in a read-only place stays so, and may be asked for again
             let deeper = daemon.path("deeper");
             for _ in 0..2 {
