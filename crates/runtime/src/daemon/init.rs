@@ -80,7 +80,7 @@ async fn init(daemon: &Arc<Daemon>, body: Bytes) -> Result<(), Refusal> {
         if let Some(bundle) = init.ca_bundle.filter(|bundle| !bundle.is_empty()) {
             ca::install(&bundle)?;
         }
-        mounts::mount_all(&init.volume_mounts.unwrap_or_default())
+        mounts::mount_all(&init.volume_mounts.unwrap_or_default()).map_err(|e| e.message)
     });
     machine
         .await

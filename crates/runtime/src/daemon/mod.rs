@@ -1,9 +1,9 @@
 //! The daemon: E2B's envd protocol on one port.
 //!
 //! A request passes `route`, which keeps strangers out and knows the paths. Remote calls are put on and off the wire by `rpc` and
-//! answered by `process` and `filesystem`; plain HTTP is answered by `init`, `metrics` and `files`. What requests have in common is
-//! in `settings` (what `/init` said), `users` and `paths`. `reaper` hears of every child that ends. `upgrade` has another program take
-//! over all of it, for which `handover` brings it to rest.
+//! answered by `process` and `filesystem`; plain HTTP is answered by `init`, `metrics`, `files` and `storage`. What requests have in
+//! common is in `settings` (what `/init` said), `users` and `paths`. `reaper` hears of every child that ends, `forward` publishes
+//! servers on loopback addresses. `upgrade` has another program take over all of it, for which `handover` brings it to rest.
 
 mod body;
 mod ca;
@@ -11,6 +11,7 @@ mod cors;
 mod error;
 mod files;
 mod filesystem;
+mod forward;
 mod handover;
 mod init;
 mod metrics;
@@ -23,6 +24,7 @@ mod route;
 mod rpc;
 mod serve;
 mod settings;
+mod storage;
 mod sys;
 mod upgrade;
 mod users;
@@ -36,12 +38,14 @@ use rustix::fs::Mode;
 use tokio::net::TcpListener;
 
 use self::filesystem::Watches;
+use self::forward::Published;
 use self::handover::Handover;
 use self::metrics::Meter;
 pub use self::options::Options;
 use self::options::Parsed;
 use self::process::Processes;
 use self::settings::Settings;
+pub use self::storage::main as mount_storage;
 use self::upgrade::state::State;
 use self::users::Accounts;
 
@@ -57,6 +61,7 @@ struct Daemon {
     processes: Processes,
     watches: Watches,
     meter: Meter,
+    published: Published,
     handover: Arc<Handover>,
     listener: TcpListener,
     /// To be said to a program that takes over.
@@ -106,6 +111,10 @@ pub fn run(options: Options) -> io::Result<()> {
             Some(fd) => Daemon::take_over(options, upgrade::read(fd)?)?,
         };
         let daemon = Arc::new(daemon);
+        if daemon.options.forwarding {
+            let published = daemon.published.clone();
+            tokio::spawn(forward::follow(daemon.options.host, published));
+        }
         tokio::select! {
             never = serve::accept(Arc::clone(&daemon)) => never,
             reaped = reaper::reap(Arc::clone(&daemon)) => reaped,
@@ -125,6 +134,7 @@ impl Daemon {
             processes: Processes::default(),
             watches: Watches::new()?,
             meter: Meter::default(),
+            published: Published::default(),
             handover: Arc::default(),
             listener,
             options,
@@ -142,6 +152,7 @@ impl Daemon {
             watches: Watches::take_over(state.watches, &accounts)?,
             accounts,
             meter: Meter::default(),
+            published: Published::take_over(state.published),
             handover,
             listener: TcpListener::from_std(listener)?,
             options,

@@ -16,6 +16,7 @@ usage: sandbar-runtime [options]
   --default-user NAME    user of requests that name none (default: 'user' if there is one, else who runs the daemon)
   --default-workdir DIR  directory of requests that name none (default: the user's home)
   --etc DIR              where passwd and group are (default: /etc)
+  --no-forwarding        leave servers on loopback addresses alone (default: they are reached at the sandbox's address, too)
   -isnotfc               accepted and ignored: this never runs in a Firecracker machine
   -h, --help             this text
 
@@ -37,6 +38,8 @@ pub struct Options {
     pub(super) words: Vec<OsString>,
     /// Where it stands what the program before this one left.
     pub(super) take_over: Option<i32>,
+    /// Whether servers on loopback addresses are published.
+    pub forwarding: bool,
 }
 
 impl Default for Options {
@@ -50,6 +53,7 @@ impl Default for Options {
             arguments: Vec::new(),
             words: Vec::new(),
             take_over: None,
+            forwarding: true,
         }
     }
 }
@@ -96,6 +100,7 @@ pub(super) fn parse(
             "-isnotfc" => {}
             CAN_TAKE_OVER => return Ok(Parsed::Introduce),
             TAKE_OVER => options.take_over = Some(parsed(name, &value()?)?),
+            "--no-forwarding" => options.forwarding = false,
             "--host" => options.host = parsed(name, &value()?)?,
             "--port" => options.port = parsed(name, &value()?)?,
             "--default-user" => options.default_user = Some(value()?),

@@ -15,7 +15,7 @@ use super::body::Body;
 use super::error::Error;
 use super::rpc::{self, Call};
 use super::users::User;
-use super::{Daemon, cors, files, init, upgrade};
+use super::{Daemon, cors, files, init, storage, upgrade};
 
 const UNAUTHORIZED: &str =
     "unauthorized access, please provide a valid access token or method signing if supported";
@@ -62,8 +62,9 @@ async fn dispatch(daemon: Arc<Daemon>, head: Parts, body: Incoming) -> Response<
             let _uploading = daemon.handover.uploading();
             files::compose(&daemon, body).await
         }
+        (&Method::POST, "/v1/storage/mounts") => storage::answer(body).await,
         (_, "/health" | "/envs" | "/metrics") => not_allowed("GET"),
-        (_, "/init" | "/upgrade" | "/files/compose") => not_allowed("POST"),
+        (_, "/init" | "/upgrade" | "/files/compose" | "/v1/storage/mounts") => not_allowed("POST"),
         (_, "/files") => not_allowed("GET, POST"),
         (method, path) => match path.strip_prefix('/').and_then(|p| p.split_once('/')) {
             Some((service @ ("process.Process" | "filesystem.Filesystem" | "sandbar.Once"), _)) => {

@@ -1,7 +1,9 @@
-//! What is said to the daemon and what it answers: E2B's messages and a few of ours, in protobuf and in its JSON form.
+//! What is said to the daemon and what it answers: E2B's messages and a few of ours, in protobuf and in its JSON form, and of
+//! CSI's the one that mounts a volume.
 //!
 //! A protobuf `oneof` is a struct of optional fields here: both encodings are the same, and no wrapper type is needed.
 
+pub mod csi;
 pub mod filesystem;
 mod json;
 pub mod once;

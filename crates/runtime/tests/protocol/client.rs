@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::daemon::Daemon;
 
 /// Longer than anything here takes; whoever waits for it fails.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) type Headers<'a> = &'a [(&'a str, &'a str)];
 
@@ -351,11 +351,11 @@ pub(crate) fn decode(value: &Value) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-pub(crate) fn encode(text: &str) -> String {
-    STANDARD.encode(text)
+pub(crate) fn encode(content: impl AsRef<[u8]>) -> String {
+    STANDARD.encode(content)
 }
 
 /// `Authorization` of a user.
 pub(crate) fn basic(user: &str) -> String {
-    format!("Basic {}", encode(&format!("{user}:")))
+    format!("Basic {}", encode(format!("{user}:")))
 }

@@ -6,15 +6,11 @@ use std::net::SocketAddr;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, getegid, geteuid, kill_process};
 use tempfile::TempDir;
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_sandbar-runtime");
-
-/// Longer than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) struct Daemon {
     child: Child,
@@ -25,26 +21,27 @@ pub(crate) struct Daemon {
 
 impl Daemon {
     pub(crate) fn launch() -> Self {
-        Self::launch_by(Command::new(PROGRAM))
+        Self::launch_by(Command::new(PROGRAM), "127.0.0.1")
     }
 
     /// As the first process of a sandbox. Only root can.
     pub(crate) fn launch_first() -> Self {
         let mut unshare = Command::new("unshare");
         unshare.args(["--pid", "--mount-proc", "--fork", "--kill-child", PROGRAM]);
-        let mut daemon = Self::launch_by(unshare);
+        let mut daemon = Self::launch_by(unshare, "127.0.0.1");
         let outer = daemon.child.id();
         let children = fs::read_to_string(format!("/proc/{outer}/task/{outer}/children"));
         daemon.pid = children.unwrap().trim().parse().unwrap();
         daemon
     }
 
-    fn launch_by(mut command: Command) -> Self {
+    /// By a command that ends with the program, listening on an address.
+    pub(crate) fn launch_by(mut command: Command, host: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
         make_users(dir.path());
         let mut child = command
-            .args(["--host", "127.0.0.1", "--port", "0", "--etc"])
+            .args(["--host", host, "--port", "0", "--etc"])
             .arg(dir.path())
             .env("SECRET_OF_THE_DAEMON", "1")
             .stdout(Stdio::piped())
@@ -130,13 +127,4 @@ fn make_users(etc: &Path) {
     fs::write(etc.join("passwd"), passwd).unwrap();
     let group = format!("root:x:0:\nuser:x:{gid}:\nextra:x:4242:other,user\n");
     fs::write(etc.join("group"), group).unwrap();
-}
-
-/// Waits for something that must come.
-pub(crate) fn until(is: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !is() {
-        assert!(start.elapsed() < PATIENCE, "it does not come");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }

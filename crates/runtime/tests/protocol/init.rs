@@ -89,6 +89,7 @@ fn with_a_token_everything_but_health_init_and_files_needs_it() {
         ("GET", "/envs"),
         ("GET", "/metrics"),
         ("POST", "/files/compose"),
+        ("POST", "/v1/storage/mounts"),
         ("POST", "/process.Process/List"),
         ("POST", "/process.Process/Start"),
         ("GET", "/nowhere"),

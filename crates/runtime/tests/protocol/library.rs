@@ -223,15 +223,16 @@ async fn a_wire_that_breaks_at_any_point_makes_nothing_run_twice() {
 #[tokio::test]
 async fn what_a_daemon_has_taken_with_it_is_not_run_again_by_another() {
     let [first, second] = [Daemon::launch(), Daemon::launch()];
-    let (client, fates) = wire([Fate::To(first.address)]);
-    let (command, ran, _) = counted(&first);
+    let (client, fates) = wire([Fate::To(first.address); 3]);
+    let (command, _, _) = counted(&first);
     let waiting = tokio::spawn(async move { client.run_once("hook", &command, LONG).await });
-    let started = async {
-        while !std::fs::exists(&ran).unwrap() {
+    let asked_for_its_outcome = async {
+        while fates.lock().unwrap().len() > 1 {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(LONG, started).await.unwrap();
+    let started = tokio::time::timeout(LONG, asked_for_its_outcome);
+    started.await.unwrap();
     *fates.lock().unwrap() = [Fate::To(second.address)].into();
     drop(first);
     let lost = waiting.await.unwrap();

@@ -2,17 +2,20 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod alone;
 mod client;
 mod compose;
 mod daemon;
 mod download;
 mod filesystem;
+mod forward;
 mod grpc;
 mod init;
 mod library;
 mod once;
 mod process;
 mod pty;
+mod storage;
 mod upgrade;
 mod upgrade_load;
 mod upload;

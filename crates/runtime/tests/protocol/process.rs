@@ -213,7 +213,7 @@ fn input_can_be_streamed() {
 fn closing_the_input_ends_a_write_that_waits_for_ever() {
     let daemon = Daemon::launch();
     let running = daemon.start("exec sleep 30");
-    let input = json!({"stdin": encode(&"x".repeat(1_000_000))});
+    let input = json!({"stdin": encode("x".repeat(1_000_000))});
     let request = json!({"process": running.selector(), "input": input}).to_string();
     let mut connection = daemon.connect();
     let head = format!(

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::alone::wait_until;
 use crate::client::{Answer, Running, decode, encode, shell};
-use crate::daemon::{Daemon, PROGRAM, until};
+use crate::daemon::{Daemon, PROGRAM};
 
 pub(crate) const TOKEN: [(&str, &str); 1] = [("x-access-token", "secret")];
 
@@ -136,7 +137,7 @@ fn what_nobody_comes_back_for_goes_on_all_the_same() {
     let script = format!("sleep 0.5; head -c 1000000 /dev/zero; echo > {done}");
     drop(start(&daemon, &shell(&script)));
     upgrade(&daemon, b"");
-    until(|| std::fs::exists(&done).unwrap());
+    wait_until("it is done", || std::fs::exists(&done).unwrap());
 }
 
 #[test]
@@ -191,7 +192,7 @@ fn an_upload_under_way_is_finished_first_and_nobody_who_connects_is_refused() {
          content-type: application/octet-stream\r\ncontent-length: 10\r\n\r\nfirst"
     );
     upload.write_all(head.as_bytes()).unwrap();
-    until(|| std::fs::exists(&path).unwrap());
+    wait_until("the upload begins", || std::fs::exists(&path).unwrap());
     let stop = Arc::new(AtomicBool::new(false));
     let (address, stopped) = (daemon.address, Arc::clone(&stop));
     let visitor = std::thread::spawn(move || {

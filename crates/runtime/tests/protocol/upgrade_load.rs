@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::alone::wait_until;
 use crate::client::{Answer, Running, decode, shell};
-use crate::daemon::{Daemon, until};
+use crate::daemon::Daemon;
 use crate::upgrade::{TOKEN, call, join, launch, start, upgrade};
 
 const COMMANDS: usize = 100;
@@ -152,5 +153,5 @@ fn ten_daemons_one_after_the_other_lose_no_process_output_watch_or_upload() {
         let list = call(&daemon, "/process.Process/List", &json!({}));
         list["processes"] == json!([])
     };
-    until(is_empty);
+    wait_until("all have ended", is_empty);
 }

@@ -42,6 +42,9 @@ use crate::messages::process::{
 /// Where programs are looked for when the daemon itself was not told.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
+/// A process is ended this much after its time, so that its client is told that the time is over, and not that it was killed.
+const AFTER_DEADLINE: Duration = Duration::from_millis(10);
+
 /// Which of its outputs a process wrote to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stream {
@@ -64,9 +67,9 @@ impl Daemon {
         let keepalive = call.keepalive();
         Some(match method {
             "Start" => {
-                let timeout = call.timeout();
+                let deadline = call.deadline();
                 rpc::server_stream(call, body, |request, sink| {
-                    let started = user.and_then(|user| self.start(&user, request, timeout));
+                    let started = user.and_then(|user| self.start(&user, request, deadline));
                     self.forward(started, sink, keepalive)
                 })
                 .await
@@ -114,7 +117,7 @@ impl Daemon {
         &self,
         user: &User,
         request: StartRequest,
-        timeout: Option<Duration>,
+        deadline: Option<Instant>,
     ) -> Result<(u32, Events), Error> {
         let config = request.process.unwrap_or_default();
         if config.cmd.is_empty() {
@@ -131,7 +134,7 @@ impl Daemon {
         let spawned = spawned
             .map_err(|e| Error::invalid(format!("error starting process '{}': {e}", config.cmd)))?;
         let pid = spawned.pid;
-        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let deadline = deadline.and_then(|deadline| deadline.checked_add(AFTER_DEADLINE));
         let process = Process::new(spawned, config, request.tag, deadline).map_err(|e| {
             running::kill(pid);
             Error::internal(format!("the process cannot be looked after: {e}"))

@@ -46,12 +46,12 @@ impl Daemon {
         let keepalive = call.keepalive();
         Some(match method {
             "Start" => {
-                let timeout = call.timeout();
+                let deadline = call.deadline();
                 rpc::server_stream(call, body, |request: StartRequest, sink| {
                     // nothing waits between the look at the tag and the entry of the process under it
                     let started = self
                         .has_free_tag(&request)
-                        .and_then(|()| self.start(&user?, request, timeout));
+                        .and_then(|()| self.start(&user?, request, deadline));
                     self.forward(started, sink, keepalive)
                 })
                 .await

@@ -1,7 +1,7 @@
 //! One call: what its headers say, and how its outcome is put on the wire.
 
 use std::future::Future;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, Version, request};
@@ -37,7 +37,7 @@ pub(crate) struct Call {
     codec: Codec,
     content_type: HeaderValue,
     compressed: Result<bool, Error>,
-    timeout: Result<Option<Duration>, Error>,
+    deadline: Result<Option<Instant>, Error>,
     keepalive: Duration,
     /// Why nobody may ask for anything in this user's name.
     unknown_user: Option<Error>,
@@ -66,7 +66,7 @@ impl Call {
             codec,
             content_type: content_type.clone(),
             compressed: compressed(wire, headers),
-            timeout: timeout(wire, headers),
+            deadline: timeout(wire, headers).map(deadline),
             keepalive: keepalive(headers),
             unknown_user,
         })
@@ -91,13 +91,13 @@ impl Call {
     /// Whether its headers are understood and its user is known. One that is not so must not have begun.
     pub(super) fn check(&self) -> Result<(), Error> {
         self.compressed.clone()?;
-        self.timeout.clone()?;
+        self.deadline.clone()?;
         self.unknown_user.clone().map_or(Ok(()), Err)
     }
 
-    /// How long the client gives it.
-    pub(crate) fn timeout(&self) -> Option<Duration> {
-        self.timeout.clone().ok().flatten()
+    /// Until when the client waits.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.deadline.clone().ok().flatten()
     }
 
     pub(crate) fn keepalive(&self) -> Duration {
@@ -109,15 +109,16 @@ impl Call {
         work: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Error> {
         self.check()?;
-        match self.timeout() {
-            None => work.await,
-            Some(limit) => tokio::time::timeout(limit, work).await.unwrap_or_else(|_| {
-                Err(Error::new(
-                    Code::DeadlineExceeded,
-                    "the time that the client gave is over",
-                ))
-            }),
-        }
+        let Some(deadline) = self.deadline() else {
+            return work.await;
+        };
+        let outcome = tokio::time::timeout_at(deadline.into(), work).await;
+        outcome.unwrap_or_else(|_| {
+            Err(Error::new(
+                Code::DeadlineExceeded,
+                "the time that the client gave is over",
+            ))
+        })
     }
 
     pub(super) fn answer_once<A: Tell>(&self, outcome: Result<A, Error>) -> Response<Body> {
@@ -221,6 +222,11 @@ fn timeout(wire: Wire, headers: &HeaderMap) -> Result<Option<Duration>, Error> {
     limit
         .map(Some)
         .ok_or_else(|| Error::invalid(format!("{header} '{text}' is no length of time")))
+}
+
+/// None where it lies beyond all time.
+fn deadline(timeout: Option<Duration>) -> Option<Instant> {
+    Instant::now().checked_add(timeout?)
 }
 
 fn grpc_timeout(text: &str) -> Option<Duration> {

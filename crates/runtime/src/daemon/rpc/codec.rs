@@ -30,14 +30,7 @@ impl Codec {
         match self {
             Self::Proto => Q::decode(bytes)
                 .map_err(|e| Error::invalid(format!("the message is not protobuf: {e}"))),
-            Self::Json => {
-                let refused = |e| Error::invalid(format!("the message is not understood: {e}"));
-                // an array would be taken for the fields in their order
-                let object: Map<String, Value> = serde_json::from_slice(&bytes).map_err(refused)?;
-                let mut value = Value::Object(object);
-                drop_nulls(&mut value);
-                Q::deserialize(value).map_err(refused)
-            }
+            Self::Json => from_json(&bytes),
         }
     }
 
@@ -82,6 +75,16 @@ fn write_length(envelope: &mut [u8]) -> Result<(), Error> {
 }
 
 /// In protobuf's JSON a null is an absent field.
+/// A message in protobuf's JSON form.
+pub(crate) fn from_json<Q: DeserializeOwned>(bytes: &[u8]) -> Result<Q, Error> {
+    let refused = |e| Error::invalid(format!("the message is not understood: {e}"));
+    // an array would be taken for the fields in their order
+    let object: Map<String, Value> = serde_json::from_slice(bytes).map_err(refused)?;
+    let mut value = Value::Object(object);
+    drop_nulls(&mut value);
+    Q::deserialize(value).map_err(refused)
+}
+
 fn drop_nulls(value: &mut Value) {
     match value {
         Value::Object(fields) => {

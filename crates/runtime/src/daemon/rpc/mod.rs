@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 
 pub(crate) use self::call::{Call, refuse};
 use self::codec::Codec;
-pub(crate) use self::codec::{Ask, Tell};
+pub(crate) use self::codec::{Ask, Tell, from_json};
 pub(crate) use self::envelope::Requests;
 use super::body::{Body, Piece};
 use super::error::Error;

@@ -226,6 +226,7 @@ fn leave(daemon: &Daemon, inherit: Inherit) -> io::Result<State> {
         settings: daemon.settings.hand_over(),
         processes: daemon.processes.hand_over(inherit)?,
         watches: daemon.watches.hand_over(inherit)?,
+        published: daemon.published.hand_over(inherit)?,
     })
 }
 

@@ -25,6 +25,9 @@ pub(in crate::daemon) struct State {
     pub(in crate::daemon) processes: Processes,
     #[prost(message, required, tag = "5")]
     pub(in crate::daemon) watches: Watches,
+    /// The listeners of published ports.
+    #[prost(int32, repeated, tag = "6")]
+    pub(in crate::daemon) published: Vec<i32>,
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -1,0 +1,186 @@
+//! The figures of the daemon inside a sandbox, each with its target, and beside another daemon if there is one.
+//!
+//! `RUSTFLAGS='-C target-feature=+crt-static' cargo build -p runtime --profile runtime --target x86_64-unknown-linux-gnu`, then
+//! `cargo build --release -p bench && target/release/bench-runtime --daemon target/x86_64-unknown-linux-gnu/runtime/sandbar-runtime`.
+
+mod daemon;
+mod talk;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use bench::process;
+use bench::times::{Times, millis, progress};
+use clap::Parser;
+
+use crate::daemon::{Daemon, Program};
+use crate::talk::Connection;
+
+const STARTS: usize = 20;
+const COMMANDS: usize = 1_000;
+const PROCESSES: usize = 200;
+const FILE: usize = 1 << 30;
+
+/// Long enough for a daemon to give back what its start took.
+const IDLE: Duration = Duration::from_secs(7);
+
+/// Prints the figures of the daemon inside a sandbox
+#[derive(Parser)]
+struct Args {
+    /// The program to measure
+    #[arg(long, value_name = "FILE")]
+    daemon: PathBuf,
+    /// A command that starts another daemon of the protocol; {port} in it is replaced
+    #[arg(long, value_name = "COMMAND")]
+    rival_cmd: Option<String>,
+    /// The rival's program, for its size
+    #[arg(long, value_name = "FILE")]
+    rival_file: Option<PathBuf>,
+}
+
+/// What one daemon needs.
+struct Figures {
+    size: Option<f64>,
+    start: Times,
+    idle: f64,
+    command: Times,
+    used: f64,
+    per_process: f64,
+    upload: f64,
+    download: f64,
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<()> {
+    let args = Args::parse();
+    ensure!(
+        args.daemon.exists(),
+        "there is no {}: the first lines of {} say how to build it",
+        args.daemon.display(),
+        file!()
+    );
+    let command = format!("{} --host 127.0.0.1 --port {{port}}", args.daemon.display());
+    let ours = measure(&Program {
+        command,
+        file: Some(args.daemon),
+    });
+    let ours = ours.await.context("measuring the daemon")?;
+    let rival = match args.rival_cmd {
+        Some(command) => {
+            let file = args.rival_file;
+            let figures = measure(&Program { command, file }).await;
+            Some(figures.context("measuring the rival")?)
+        }
+        None => None,
+    };
+    print(&ours, rival.as_ref());
+    Ok(())
+}
+
+async fn measure(program: &Program) -> Result<Figures> {
+    progress("starts");
+    let mut start = Vec::new();
+    for _ in 0..STARTS {
+        let (_, took) = Daemon::start(program).await?;
+        start.push(took);
+    }
+    let (daemon, _) = Daemon::start(program).await?;
+    tokio::time::sleep(IDLE).await;
+    let idle = process::resident(daemon.pid)?;
+    progress("commands");
+    let command = commands(&daemon).await?;
+    progress("files");
+    let (upload, download) = files(&daemon).await?;
+    progress("processes");
+    tokio::time::sleep(IDLE).await;
+    let used = process::resident(daemon.pid)?;
+    let per_process = processes(&daemon, used).await?;
+    Ok(Figures {
+        size: program.size()?,
+        start: Times::new(start),
+        idle,
+        command,
+        used,
+        per_process,
+        upload,
+        download,
+    })
+}
+
+/// `/bin/true`, one after the other over one connection.
+async fn commands(daemon: &Daemon) -> Result<Times> {
+    let mut connection = Connection::open(daemon.address).await?;
+    let mut times = Vec::new();
+    for _ in 0..COMMANDS {
+        let begun = Instant::now();
+        connection.run(&["/bin/true"]).await?;
+        times.push(begun.elapsed());
+    }
+    Ok(Times::new(times))
+}
+
+/// GB/s there and back, of a file in memory.
+async fn files(daemon: &Daemon) -> Result<(f64, f64)> {
+    let dir = tempfile::Builder::new().tempdir_in("/dev/shm")?;
+    let path = dir.path().join("file");
+    let path = path.to_str().context("a path that is no text")?;
+    let mut connection = Connection::open(daemon.address).await?;
+    let begun = Instant::now();
+    connection.upload(path, FILE).await?;
+    let up = rate(begun.elapsed());
+    let begun = Instant::now();
+    let read = connection.download(path).await?;
+    ensure!(read == FILE, "{read} bytes came back");
+    Ok((up, rate(begun.elapsed())))
+}
+
+fn rate(took: Duration) -> f64 {
+    FILE as f64 / 1e9 / took.as_secs_f64()
+}
+
+/// KiB for each process that runs with a client that listens.
+async fn processes(daemon: &Daemon, before: f64) -> Result<f64> {
+    let mut listening = Vec::new();
+    for _ in 0..PROCESSES {
+        let mut connection = Connection::open(daemon.address).await?;
+        connection.start(&["/bin/sleep", "1000"]).await?;
+        listening.push(connection);
+    }
+    let grown = process::resident(daemon.pid)? - before;
+    Ok(grown * 1024.0 / PROCESSES as f64)
+}
+
+fn print(ours: &Figures, rival: Option<&Figures>) {
+    println!("| what | sandbar-runtime | rival | target | |");
+    println!("|---|---|---|---|---|");
+    let row = |what: &str, tell: &dyn Fn(&Figures) -> String, target: &str, is_met: bool| {
+        let other = rival.map(tell).unwrap_or_default();
+        let verdict = if is_met { "ok" } else { "MISSED" };
+        println!("| {what} | {} | {other} | {target} | {verdict} |", tell(ours));
+    };
+    let size = |figures: &Figures| figures.size.map(|size| format!("{size:.2} MB"));
+    let is_small = ours.size.is_some_and(|size| size <= 5.0);
+    row("program", &|f| size(f).unwrap_or_default(), "≤ 5 MB", is_small);
+    let start = |f: &Figures| two(&f.start);
+    let is_quick = millis(ours.start.median()) <= 5.0;
+    row("start to /health, p50 / p99", &start, "p50 ≤ 5 ms", is_quick);
+    let idle = |f: &Figures| format!("{:.1} MiB", f.idle);
+    row("RSS idle", &idle, "≤ 2.5 MiB", ours.idle <= 2.5);
+    let command = |f: &Figures| two(&f.command);
+    let is_quick = millis(ours.command.median()) <= 1.6;
+    row("Start(/bin/true) over one connection, p50 / p99", &command, "p50 ≤ 1.6 ms", is_quick);
+    let used = |f: &Figures| format!("{:.1} MiB", f.used);
+    row("RSS after all that, idle", &used, "", true);
+    let each = |f: &Figures| format!("{:.0} KiB", f.per_process);
+    row("each running process and its listener", &each, "≤ 25 KiB", ours.per_process <= 25.0);
+    let upload = |f: &Figures| format!("{:.2} GB/s", f.upload);
+    row("upload of 1 GiB", &upload, "≥ 1 GB/s", ours.upload >= 1.0);
+    let download = |f: &Figures| format!("{:.2} GB/s", f.download);
+    row("download of 1 GiB", &download, "≥ 1 GB/s", ours.download >= 1.0);
+}
+
+fn two(times: &Times) -> String {
+    let [p50, p99] = [50, 99].map(|percent| millis(times.percentile(percent)));
+    format!("{p50:.2} / {p99:.2} ms")
+}
