@@ -18,7 +18,7 @@ const PURGE_DELAY: c_int = 15;
 /// From now on free memory goes back to the machine at once.
 ///
 /// By default it goes back when something is allocated or freed a second later: a program that has been busy and then is idle
-/// would keep what it needed at its busiest. To be called first thing in `main`.
+/// would keep what it needed at its busiest. To be called before threads are there.
 pub fn give_back_at_once() {
     // SAFETY: the option exists in the version that is linked, and any value of it is sound at any time.
     unsafe { mi_option_set(PURGE_DELAY, 0) }

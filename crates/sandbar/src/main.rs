@@ -16,7 +16,6 @@ mod table;
 mod up;
 
 fn main() -> ExitCode {
-    allocator::give_back_at_once();
     // before any thread is there: all are processes that must have one only
     let mut words = std::env::args_os().skip(1);
     match words.next().as_deref().and_then(OsStr::to_str) {
@@ -26,6 +25,8 @@ fn main() -> ExitCode {
         Some(up::INSIDE) => return local::node::inside::run(&words.collect::<Vec<_>>()),
         _ => {}
     }
+    // not in helpers: they fork, and each page given back is one to be faulted in again while a pod waits
+    allocator::give_back_at_once();
     let args = match cli::Args::from_command_line() {
         Ok(args) => args,
         Err(code) => return code,
