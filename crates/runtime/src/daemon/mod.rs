@@ -1,8 +1,9 @@
-//! The daemon: E2B's envd protocol on one port.
+//! The daemon: E2B's envd protocol on one port, and on others, if it is told so, what agent-sandbox's runtimes speak.
 //!
 //! A request passes `route`, which keeps strangers out and knows the paths. Remote calls are put on and off the wire by `rpc` and
 //! answered by `process` and `filesystem`; plain HTTP is answered by `init`, `metrics` and `files`. What requests have in common is
-//! in `settings` (what `/init` said), `users` and `paths`. `reaper` hears of every child that ends.
+//! in `settings` (what `/init` said), `users` and `paths`. `reaper` hears of every child that ends. `legacy` and `sandboxd` are
+//! other ways to the same processes and files, each confined to a `root`.
 
 mod body;
 mod ca;
@@ -11,14 +12,17 @@ mod error;
 mod files;
 mod filesystem;
 mod init;
+mod legacy;
 mod metrics;
 mod mounts;
 mod options;
 mod paths;
 mod process;
 mod reaper;
+mod root;
 mod route;
 mod rpc;
+mod sandboxd;
 mod serve;
 mod settings;
 mod sys;
@@ -28,6 +32,8 @@ use std::ffi::OsString;
 use std::io;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
 
 use rustix::fs::Mode;
 
@@ -36,6 +42,7 @@ use self::metrics::Meter;
 pub use self::options::Options;
 use self::options::Parsed;
 use self::process::Processes;
+use self::root::Root;
 use self::settings::Settings;
 use self::users::Accounts;
 
@@ -51,6 +58,11 @@ struct Daemon {
     processes: Processes,
     watches: Watches,
     meter: Meter,
+    legacy_root: Root,
+    sandboxd_root: Root,
+    started: Instant,
+    /// Whether it has been told to stop, and only waits for commands to end.
+    stopping: AtomicBool,
 }
 
 /// The program: reads its arguments, serves, and says what went wrong.
@@ -85,11 +97,12 @@ pub fn run(options: &Options) -> io::Result<()> {
         .thread_stack_size(256 << 10)
         .build()?;
     runtime.block_on(async {
-        let listener = serve::listen(options).await?;
+        let listeners = serve::listen_all(options).await?;
         let daemon = Arc::new(Daemon::new(options)?);
-        serve::announce(&listener)?;
+        daemon.make_roots(options);
+        serve::announce(&listeners)?;
         tokio::select! {
-            never = serve::accept(listener, Arc::clone(&daemon)) => never,
+            never = serve::accept_all(listeners, &daemon) => never,
             reaped = reaper::reap(Arc::clone(&daemon)) => reaped,
             told = reaper::stopped(&daemon) => told,
         }
@@ -106,6 +119,24 @@ impl Daemon {
             processes: Processes::default(),
             watches: Watches::new()?,
             meter: Meter::default(),
+            legacy_root: Root::new(&options.legacy_root)?,
+            sandboxd_root: Root::new(&options.sandboxd_root)?,
+            started: Instant::now(),
+            stopping: AtomicBool::new(false),
         })
+    }
+
+    /// Only of what is served. Without its root the rest works all the same.
+    fn make_roots(&self, options: &Options) {
+        let legacy = options.legacy_port.is_some().then_some(&self.legacy_root);
+        let sandboxd = (!options.sandboxd_ports.is_empty()).then_some(&self.sandboxd_root);
+        for root in legacy.into_iter().chain(sandboxd) {
+            let made = self.user(None).map_err(|e| e.message);
+            let made = made.and_then(|user| root.make(&user).map_err(|e| e.to_string()));
+            if let Err(error) = made {
+                let path = root.path().display();
+                eprintln!("sandbar-runtime: cannot make '{path}': {error}");
+            }
+        }
     }
 }

@@ -17,7 +17,7 @@ use super::rpc::{self, Call};
 use super::users::User;
 use super::{Daemon, cors, files, init};
 
-const UNAUTHORIZED: &str =
+pub(super) const UNAUTHORIZED: &str =
     "unauthorized access, please provide a valid access token or method signing if supported";
 
 pub(super) async fn answer(daemon: Arc<Daemon>, request: Request<Incoming>) -> Response<Body> {
@@ -111,11 +111,11 @@ fn health() -> Response<Body> {
     response
 }
 
-fn not_found(path: &str) -> Response<Body> {
+pub(super) fn not_found(path: &str) -> Response<Body> {
     refuse(StatusCode::NOT_FOUND, &format!("there is no '{path}' here"))
 }
 
-fn not_allowed(allowed: &'static str) -> Response<Body> {
+pub(super) fn not_allowed(allowed: &'static str) -> Response<Body> {
     let mut response = refuse(
         StatusCode::METHOD_NOT_ALLOWED,
         &format!("only {allowed} is served here"),

@@ -13,8 +13,9 @@ use hyper_util::server::conn::auto;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 
+use super::body::Body;
 use super::options::Options;
-use super::{Daemon, route, sys};
+use super::{Daemon, legacy, route, sandboxd, sys};
 
 /// Longer than proxies in front keep a connection, so that it is never the daemon who closes one that is about to be used.
 const IDLE: Duration = Duration::from_secs(640);
@@ -28,38 +29,98 @@ const TIDY_AFTER: Duration = Duration::from_secs(5);
 /// What a client may send ahead on HTTP/2; the protocol's own 64 KiB would slow uploads down.
 const WINDOW: u32 = 1 << 20;
 
-pub(super) async fn listen(options: &Options) -> io::Result<TcpListener> {
-    let address = SocketAddr::new(options.host, options.port);
+/// What is spoken on a port.
+#[derive(Clone, Copy)]
+enum Api {
+    Envd,
+    Legacy,
+    Sandboxd,
+}
+
+impl Api {
+    async fn answer(
+        self,
+        daemon: Arc<Daemon>,
+        request: http::Request<Incoming>,
+    ) -> http::Response<Body> {
+        match self {
+            Self::Envd => route::answer(daemon, request).await,
+            Self::Legacy => legacy::answer(daemon, request).await,
+            Self::Sandboxd => sandboxd::answer(daemon, request).await,
+        }
+    }
+}
+
+pub(super) struct Listener {
+    api: Api,
+    socket: TcpListener,
+}
+
+/// E2B's first.
+pub(super) async fn listen_all(options: &Options) -> io::Result<Vec<Listener>> {
+    let legacy = options.legacy_port.map(|port| (Api::Legacy, port));
+    let sandboxd = options
+        .sandboxd_ports
+        .iter()
+        .map(|port| (Api::Sandboxd, *port));
+    let mut listeners = Vec::new();
+    for (api, port) in [(Api::Envd, options.port)]
+        .into_iter()
+        .chain(legacy)
+        .chain(sandboxd)
+    {
+        let socket = listen(options.host, port).await?;
+        listeners.push(Listener { api, socket });
+    }
+    Ok(listeners)
+}
+
+async fn listen(host: IpAddr, port: u16) -> io::Result<TcpListener> {
+    let address = SocketAddr::new(host, port);
     let refused =
         |e: io::Error| io::Error::new(e.kind(), format!("cannot listen on {address}: {e}"));
     match TcpListener::bind(address).await {
         // a machine without IPv6
         Err(_) if address.ip().is_unspecified() && address.is_ipv6() => {
-            let any = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), options.port);
+            let any = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port);
             TcpListener::bind(any).await.map_err(refused)
         }
         bound => bound.map_err(refused),
     }
 }
 
-/// Whoever started the daemon reads from this line where it is, and that it serves.
-pub(super) fn announce(listener: &TcpListener) -> io::Result<()> {
-    let address = listener.local_addr()?;
+/// Whoever started the daemon reads from the first line where it is, and that it serves.
+pub(super) fn announce(listeners: &[Listener]) -> io::Result<()> {
     let mut out = io::stdout();
-    // nobody may be reading, which is no reason to stop
-    let _ = writeln!(out, "listening on {address}").and_then(|()| out.flush());
+    for listener in listeners {
+        let address = listener.socket.local_addr()?;
+        let what = match listener.api {
+            Api::Envd => "listening",
+            Api::Legacy => "legacy",
+            Api::Sandboxd => "sandboxd",
+        };
+        // nobody may be reading, which is no reason to stop
+        let _ = writeln!(out, "{what} on {address}").and_then(|()| out.flush());
+    }
     Ok(())
 }
 
-pub(super) async fn accept(listener: TcpListener, daemon: Arc<Daemon>) -> io::Result<()> {
+pub(super) async fn accept_all(listeners: Vec<Listener>, daemon: &Arc<Daemon>) -> io::Result<()> {
     let closed = Arc::new(Notify::new());
-    tokio::spawn(tidy_up(Arc::clone(&closed)));
+    for listener in listeners {
+        tokio::spawn(accept(listener, Arc::clone(daemon), Arc::clone(&closed)));
+    }
+    tidy_up(closed).await
+}
+
+async fn accept(listener: Listener, daemon: Arc<Daemon>, closed: Arc<Notify>) {
+    let api = listener.api;
     loop {
-        match listener.accept().await {
+        match listener.socket.accept().await {
             Ok((connection, _)) => {
                 let (daemon, closed) = (Arc::clone(&daemon), Arc::clone(&closed));
                 tokio::spawn(async move {
-                    serve(connection, daemon).await;
+                    serve(connection, api, daemon).await;
                     closed.notify_one();
                 });
             }
@@ -72,7 +133,7 @@ pub(super) async fn accept(listener: TcpListener, daemon: Arc<Daemon>) -> io::Re
 }
 
 /// A sandbox is idle most of its life, and shall not hold what its busiest moment needed.
-async fn tidy_up(closed: Arc<Notify>) {
+async fn tidy_up(closed: Arc<Notify>) -> io::Result<()> {
     loop {
         closed.notified().await;
         tokio::time::sleep(TIDY_AFTER).await;
@@ -80,12 +141,12 @@ async fn tidy_up(closed: Arc<Notify>) {
     }
 }
 
-async fn serve(connection: TcpStream, daemon: Arc<Daemon>) {
+async fn serve(connection: TcpStream, api: Api, daemon: Arc<Daemon>) {
     // events are small and must not wait for each other
     let _ = connection.set_nodelay(true);
     let service = service_fn(move |request: http::Request<Incoming>| {
         let daemon = Arc::clone(&daemon);
-        async move { Ok::<_, Infallible>(route::answer(daemon, request).await) }
+        async move { Ok::<_, Infallible>(api.answer(daemon, request).await) }
     });
     let mut server = auto::Builder::new(TokioExecutor::new());
     server

@@ -1,10 +1,12 @@
-//! What is said to the daemon and what it answers: E2B's messages, in protobuf and in its JSON form.
+//! What is said to the daemon and what it answers: E2B's messages, and those of agent-sandbox's `sandboxd`, in protobuf and in its
+//! JSON form.
 //!
 //! A protobuf `oneof` is a struct of optional fields here: both encodings are the same, and no wrapper type is needed.
 
 pub mod filesystem;
 mod json;
 pub mod process;
+pub mod sandboxd;
 
 /// A message without fields.
 #[derive(Clone, Copy, PartialEq, prost::Message, serde::Serialize, serde::Deserialize)]

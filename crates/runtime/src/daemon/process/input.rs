@@ -10,7 +10,7 @@ use tokio::sync::{Mutex, watch};
 use crate::daemon::error::{Code, Error};
 use crate::daemon::sys;
 
-pub(super) struct Input {
+pub(in crate::daemon) struct Input {
     is_pty: bool,
     /// Held while one client writes: inputs are not mixed. Empty when closed.
     pipe: Mutex<Option<AsyncFd<OwnedFd>>>,
@@ -42,7 +42,8 @@ impl Input {
         self.write(bytes).await
     }
 
-    async fn write(&self, bytes: &[u8]) -> Result<(), Error> {
+    /// To whichever of the two it reads.
+    pub(in crate::daemon) async fn write(&self, bytes: &[u8]) -> Result<(), Error> {
         let closed = || Error::internal("stdin not enabled or closed");
         let pipe = self.pipe.lock().await;
         let pipe = pipe.as_ref().ok_or_else(closed)?;
@@ -55,8 +56,12 @@ impl Input {
         }
     }
 
+    pub(in crate::daemon) fn is_pty(&self) -> bool {
+        self.is_pty
+    }
+
     /// Closing again is no error.
-    pub(super) async fn close(&self) -> Result<(), Error> {
+    pub(in crate::daemon) async fn close(&self) -> Result<(), Error> {
         if self.is_pty {
             let message = "the stdin of a process with a pty cannot be closed";
             return Err(Error::new(Code::Unknown, message));

@@ -64,7 +64,10 @@ impl Processes {
         self.table().live.values().map(|p| p.info()).collect()
     }
 
-    pub(super) fn find(&self, selector: Option<&ProcessSelector>) -> Result<Arc<Process>, Error> {
+    pub(in crate::daemon) fn find(
+        &self,
+        selector: Option<&ProcessSelector>,
+    ) -> Result<Arc<Process>, Error> {
         let selector = chosen(selector)?;
         let found = self.table().find(selector);
         found.ok_or_else(|| not_found(selector))
