@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::daemon::Daemon;
 
 /// Longer than anything here takes; whoever waits for it fails.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) type Headers<'a> = &'a [(&'a str, &'a str)];
 

@@ -12,7 +12,7 @@ use runtime::messages::process::{
     StartRequest,
 };
 
-use crate::client::{basic, envelope_of};
+use crate::client::{PATIENCE, basic, envelope_of};
 use crate::daemon::Daemon;
 
 pub(crate) struct Outcome {
@@ -59,7 +59,9 @@ pub(crate) async fn open(
         call = call.header(*name, *value);
     }
     let body = Full::new(Bytes::from(envelope_of(0, &request.encode_to_vec())));
-    let answer = sender.send_request(call.body(body).unwrap()).await.unwrap();
+    let answer = sender.send_request(call.body(body).unwrap());
+    let answer = tokio::time::timeout(PATIENCE, answer).await;
+    let answer = answer.expect("the call is answered").unwrap();
     assert_eq!(answer.status(), 200);
     assert_eq!(answer.headers()["content-type"], "application/grpc");
     Stream {
@@ -81,7 +83,8 @@ impl Stream {
                     return Some(self.unread.split_to(length).freeze());
                 }
             }
-            match self.body.frame().await?.unwrap().into_data() {
+            let frame = tokio::time::timeout(PATIENCE, self.body.frame()).await;
+            match frame.expect("the stream goes on")?.unwrap().into_data() {
                 Ok(data) => self.unread.extend_from_slice(&data),
                 Err(trailers) => self.trailers = trailers.into_trailers().unwrap(),
             }

@@ -110,24 +110,33 @@ fn a_command_that_takes_too_long_is_killed_with_all_that_it_started() {
     eventually("its child is gone", || is_gone(started));
 }
 
-#[test]
-fn a_command_goes_on_when_its_client_leaves() {
-    let daemon = Daemon::launch_legacy();
-    let body = json!({"command": "sh -c 'touch begun; sleep 1; touch done'"}).to_string();
+/// A client that does not wait for the answer.
+fn execute_and_leave(daemon: &Daemon, request: &Value, until: &str) {
+    let body = request.to_string();
+    let length = body.len();
+    let head = format!("POST /execute HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n");
     let mut connection = daemon.connect();
-    let head = format!(
-        "POST /execute HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n",
-        body.len()
-    );
     connection.write_all(head.as_bytes()).unwrap();
     connection.write_all(body.as_bytes()).unwrap();
     eventually("the command has begun", || {
-        daemon.root().join("begun").exists()
+        fs::read_to_string(daemon.root().join(until)).is_ok_and(|text| text.ends_with('\n'))
     });
-    drop(connection);
+}
+
+#[test]
+fn a_command_goes_on_without_its_client_until_its_time_is_over() {
+    let daemon = Daemon::launch_legacy();
+    let command = "sh -c 'echo > begun; sleep 1; touch done'";
+    execute_and_leave(&daemon, &json!({"command": command}), "begun");
     eventually("the command is done", || {
         daemon.root().join("done").exists()
     });
+    let command = "sh -c 'sleep 600 & echo $! > child; wait'";
+    let request = json!({"command": command, "timeout_seconds": 2});
+    execute_and_leave(&daemon, &request, "child");
+    let child = fs::read_to_string(daemon.root().join("child")).unwrap();
+    assert!(!is_gone(&child));
+    eventually("its time is over", || is_gone(&child));
 }
 
 #[test]

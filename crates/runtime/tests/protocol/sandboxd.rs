@@ -240,21 +240,24 @@ async fn a_started_process_is_written_to_and_tells_what_it_writes_and_its_end() 
 #[tokio::test]
 async fn a_signal_is_for_all_that_a_process_has_started() {
     let daemon = Daemon::launch_sandboxd();
-    for signal in [2, 9, 15] {
-        // a job of an interactive shell: others ignore SIGINT in the background
-        let script = "trap 'exit 5' INT; (trap - INT; exec sleep 600) & echo $!; wait";
-        let mut running = Running::of(&daemon, command(&["bash", "-c", script]), None).await;
-        let child = running.wrote("\n").await;
-        assert_eq!(running.signal(&daemon, 1).await, "3");
-        assert_eq!(running.signal(&daemon, 0).await, "3");
-        assert!(!is_gone(&child));
+    for signal in [2, 15] {
+        // a shell comes to its trap when what it waits for has ended
+        let script = "trap 'exit 5' INT TERM; echo ready; sleep 600";
+        let mut running = Running::of(&daemon, shell(script), None).await;
+        running.wrote("ready\n").await;
         assert_eq!(running.signal(&daemon, signal).await, "0");
-        let code = if signal == 2 { 5 } else { -1 };
-        assert_eq!(running.end().await, (String::new(), code), "{signal}");
-        if signal != 2 {
-            eventually("its child is gone", || is_gone(&child));
-        }
+        assert_eq!(running.end().await, (String::new(), 5), "{signal}");
     }
+    let script = "sleep 600 & echo $!; wait";
+    let mut running = Running::of(&daemon, shell(script), None).await;
+    let child = running.wrote("\n").await;
+    for unknown in [0, 1] {
+        assert_eq!(running.signal(&daemon, unknown).await, "3");
+    }
+    assert!(!is_gone(&child));
+    assert_eq!(running.signal(&daemon, 9).await, "0");
+    assert_eq!(running.end().await, (String::new(), -1));
+    eventually("its child is gone", || is_gone(&child));
 }
 
 #[tokio::test]
@@ -274,7 +277,7 @@ async fn a_terminal_has_a_size_that_changes_and_an_end_of_input() {
     assert_eq!(running.end().await, ("over\r\n".into(), 0));
 }
 
-// with several threads: one waits while another tells the daemon that the client has left
+// with several threads, as below: one waits while another tells the daemon that the client has left
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_ends_with_its_client() {
     let daemon = Daemon::launch_sandboxd();
@@ -515,9 +518,9 @@ fn metadata_is_what_the_template_says_without_what_may_be_secret() {
     assert!(names.into_iter().all(|name| name.starts_with("SANDBOX_")));
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn health_is_for_everyone_until_the_daemon_is_told_to_stop() {
-    let daemon = Daemon::launch_sandboxd();
+    let mut daemon = Daemon::launch_sandboxd();
     daemon.init(&json!({"accessToken": "secret"}));
     let healthy = daemon.get("/v1/health");
     assert_eq!(
@@ -542,4 +545,6 @@ async fn health_is_for_everyone_until_the_daemon_is_told_to_stop() {
     eventually("it is not healthy any more", || {
         code(&daemon.get("/v1/health")) == (503, json!("UNAVAILABLE"))
     });
+    drop(running);
+    assert!(daemon.terminate().success());
 }

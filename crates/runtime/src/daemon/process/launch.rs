@@ -100,7 +100,7 @@ impl Daemon {
         set: &BTreeMap<String, String>,
     ) -> Vec<(String, String)> {
         let inherited = std::env::vars_os().filter_map(|(name, value)| {
-            // whoever needs other text has to be a child of the container's own
+            // an environment is text here; what is none is left out
             Some((name.into_string().ok()?, value.into_string().ok()?))
         });
         inherited.chain(self.environment(user, set)).collect()
