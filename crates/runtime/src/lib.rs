@@ -1,6 +1,6 @@
 //! The daemon inside a sandbox. Everything an agent does there, commands and files, goes through it.
 //!
-//! `messages` are E2B's and a few of ours; `daemon` answers them, and `client` is how the rest of Sandbar asks. Nothing here depends on the rest of Sandbar: the daemon is a small static
+//! `messages` are E2B's, agent-sandbox's and a few of ours; `daemon` answers them, and `client` is how the rest of Sandbar asks. Nothing here depends on the rest of Sandbar: the daemon is a small static
 //! program of its own (`sandbar-runtime`) and runs in every sandbox.
 
 #[cfg(feature = "client")]

@@ -21,8 +21,10 @@ pub(super) struct Handover {
     phase: watch::Sender<Phase>,
     /// Those who are between reading something and having passed it on.
     reading: watch::Sender<usize>,
+    /// Of clients that can come back.
     connections: watch::Sender<usize>,
-    uploads: watch::Sender<usize>,
+    /// Requests that are finished before anything else happens.
+    finishing: watch::Sender<usize>,
 }
 
 impl Default for Handover {
@@ -31,7 +33,7 @@ impl Default for Handover {
             phase: watch::Sender::new(Phase::Serving),
             reading: watch::Sender::default(),
             connections: watch::Sender::default(),
-            uploads: watch::Sender::default(),
+            finishing: watch::Sender::default(),
         }
     }
 }
@@ -88,12 +90,12 @@ impl Handover {
         Counted::new(&self.connections)
     }
 
-    pub(super) fn uploading(&self) -> Counted<'_> {
-        Counted::new(&self.uploads)
+    pub(super) fn finishing(&self) -> Counted<'_> {
+        Counted::new(&self.finishing)
     }
 
-    pub(super) async fn until_uploaded(&self, limit: Duration) {
-        at_most(0, &self.uploads, limit).await;
+    pub(super) async fn until_finished(&self, limit: Duration) {
+        at_most(0, &self.finishing, limit).await;
     }
 
     /// Until nobody is reading.

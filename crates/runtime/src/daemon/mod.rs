@@ -1,9 +1,10 @@
-//! The daemon: E2B's envd protocol on one port.
+//! The daemon: E2B's envd protocol on one port, and on others, if it is told so, what agent-sandbox's runtimes speak.
 //!
 //! A request passes `route`, which keeps strangers out and knows the paths. Remote calls are put on and off the wire by `rpc` and
 //! answered by `process` and `filesystem`; plain HTTP is answered by `init`, `metrics`, `files` and `storage`. What requests have in
 //! common is in `settings` (what `/init` said), `users` and `paths`. `reaper` hears of every child that ends, `forward` publishes
-//! servers on loopback addresses. `upgrade` has another program take over all of it, for which `handover` brings it to rest.
+//! servers on loopback addresses. `legacy` and `sandboxd` are other ways to the same processes and files, each confined to a `root`.
+//! `upgrade` has another program take over all of it, for which `handover` brings it to rest.
 
 mod body;
 mod ca;
@@ -14,14 +15,17 @@ mod filesystem;
 mod forward;
 mod handover;
 mod init;
+mod legacy;
 mod metrics;
 mod mounts;
 mod options;
 mod paths;
 mod process;
 mod reaper;
+mod root;
 mod route;
 mod rpc;
+mod sandboxd;
 mod serve;
 mod settings;
 mod storage;
@@ -33,9 +37,10 @@ use std::ffi::OsString;
 use std::io;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
 
 use rustix::fs::Mode;
-use tokio::net::TcpListener;
 
 use self::filesystem::Watches;
 use self::forward::Published;
@@ -44,6 +49,8 @@ use self::metrics::Meter;
 pub use self::options::Options;
 use self::options::Parsed;
 use self::process::Processes;
+use self::root::Root;
+use self::serve::Listener;
 use self::settings::Settings;
 pub use self::storage::main as mount_storage;
 use self::upgrade::state::State;
@@ -62,8 +69,13 @@ struct Daemon {
     watches: Watches,
     meter: Meter,
     published: Published,
+    legacy_root: Root,
+    sandboxd_root: Root,
+    started: Instant,
+    /// Whether it has been told to stop, and only waits for commands to end.
+    stopping: AtomicBool,
     handover: Arc<Handover>,
-    listener: TcpListener,
+    listeners: Vec<Arc<Listener>>,
     /// To be said to a program that takes over.
     options: Options,
 }
@@ -73,7 +85,7 @@ struct Daemon {
 /// `words` are those before the arguments, if the program is more than the daemon.
 pub fn main(words: &[&str], arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let options = match options::parse(words, arguments) {
-        Ok(Parsed::Run(options)) => options,
+        Ok(Parsed::Run(options)) => *options,
         Ok(Parsed::Introduce) => {
             print!("{}", upgrade::introduction());
             return ExitCode::SUCCESS;
@@ -107,7 +119,12 @@ pub fn run(options: Options) -> io::Result<()> {
         .build()?;
     runtime.block_on(async {
         let daemon = match options.take_over {
-            None => Daemon::begin(options).await?,
+            None => {
+                let daemon = Daemon::afresh(options).await?;
+                daemon.make_roots();
+                serve::announce(&daemon.listeners)?;
+                daemon
+            }
             Some(fd) => Daemon::take_over(options, upgrade::read(fd)?)?,
         };
         let daemon = Arc::new(daemon);
@@ -116,7 +133,7 @@ pub fn run(options: Options) -> io::Result<()> {
             tokio::spawn(forward::follow(daemon.options.host, published));
         }
         tokio::select! {
-            never = serve::accept(Arc::clone(&daemon)) => never,
+            never = serve::accept_all(&daemon) => never,
             reaped = reaper::reap(Arc::clone(&daemon)) => reaped,
             told = reaper::stopped(&daemon) => told,
         }
@@ -124,9 +141,8 @@ pub fn run(options: Options) -> io::Result<()> {
 }
 
 impl Daemon {
-    async fn begin(options: Options) -> io::Result<Self> {
-        let listener = serve::listen(&options).await?;
-        serve::announce(&listener)?;
+    async fn afresh(options: Options) -> io::Result<Self> {
+        let listeners = serve::listen_all(&options).await?;
         Ok(Self {
             settings: Settings::new(&options),
             initializing: tokio::sync::Mutex::default(),
@@ -135,14 +151,17 @@ impl Daemon {
             watches: Watches::new()?,
             meter: Meter::default(),
             published: Published::default(),
+            legacy_root: Root::new(&options.legacy_root)?,
+            sandboxd_root: Root::new(&options.sandboxd_root)?,
+            started: Instant::now(),
+            stopping: AtomicBool::new(false),
             handover: Arc::default(),
-            listener,
+            listeners,
             options,
         })
     }
 
     fn take_over(options: Options, state: State) -> io::Result<Self> {
-        let listener = std::net::TcpListener::from(sys::inherited(state.listener)?);
         let accounts = Arc::new(Accounts::new(options.etc.clone()));
         let handover = Arc::default();
         Ok(Self {
@@ -153,9 +172,28 @@ impl Daemon {
             accounts,
             meter: Meter::default(),
             published: Published::take_over(state.published),
+            legacy_root: Root::new(&options.legacy_root)?,
+            sandboxd_root: Root::new(&options.sandboxd_root)?,
+            started: Instant::now(),
+            stopping: AtomicBool::new(false),
             handover,
-            listener: TcpListener::from_std(listener)?,
+            listeners: serve::take_over(state.listeners)?,
             options,
         })
+    }
+
+    /// Only of what is served. Without its root the rest works all the same.
+    fn make_roots(&self) {
+        let options = &self.options;
+        let legacy = options.legacy_port.is_some().then_some(&self.legacy_root);
+        let sandboxd = (!options.sandboxd_ports.is_empty()).then_some(&self.sandboxd_root);
+        for root in legacy.into_iter().chain(sandboxd) {
+            let made = self.user(None).map_err(|e| e.message);
+            let made = made.and_then(|user| root.make(&user).map_err(|e| e.to_string()));
+            if let Err(error) = made {
+                let path = root.path().display();
+                eprintln!("sandbar-runtime: cannot make '{path}': {error}");
+            }
+        }
     }
 }

@@ -17,10 +17,15 @@ usage: sandbar-runtime [options]
   --default-workdir DIR  directory of requests that name none (default: the user's home)
   --etc DIR              where passwd and group are (default: /etc)
   --no-forwarding        leave servers on loopback addresses alone (default: they are reached at the sandbox's address, too)
+  --legacy-port PORT     port for the API of agent-sandbox's older runtime, whose clients expect 8888 (default: none)
+  --legacy-root DIR      directory of its commands and files (default: $SANDBOX_BASE_DIR, else /app)
+  --sandboxd-port PORT   port for the API of agent-sandbox's sandboxd, REST and gRPC; may be given more than once: clients
+                         expect files on 8080 and processes on 9090 (default: none)
+  --sandboxd-root DIR    directory of its commands and files (default: /workspace)
   -isnotfc               accepted and ignored: this never runs in a Firecracker machine
   -h, --help             this text
 
-The address that it listens on is printed on one line. SIGTERM is passed on to all commands, and ends the daemon after them.
+The addresses that it listens on are printed, each on a line. SIGTERM is passed on to all commands, and ends the daemon after them.
 ";
 
 /// How the daemon is run.
@@ -40,6 +45,12 @@ pub struct Options {
     pub(super) take_over: Option<i32>,
     /// Whether servers on loopback addresses are published.
     pub forwarding: bool,
+    /// Where agent-sandbox's older runtime API is served, if it is.
+    pub legacy_port: Option<u16>,
+    pub legacy_root: PathBuf,
+    /// Where sandboxd's API is served; each answers all of it.
+    pub sandboxd_ports: Vec<u16>,
+    pub sandboxd_root: PathBuf,
 }
 
 impl Default for Options {
@@ -54,13 +65,19 @@ impl Default for Options {
             words: Vec::new(),
             take_over: None,
             forwarding: true,
+            legacy_port: None,
+            legacy_root: std::env::var_os("SANDBOX_BASE_DIR")
+                .filter(|directory| !directory.is_empty())
+                .map_or_else(|| "/app".into(), PathBuf::from),
+            sandboxd_ports: Vec::new(),
+            sandboxd_root: "/workspace".into(),
         }
     }
 }
 
 #[derive(Debug)]
 pub(super) enum Parsed {
-    Run(Options),
+    Run(Box<Options>),
     /// Say what can be taken over.
     Introduce,
     Help,
@@ -106,10 +123,14 @@ pub(super) fn parse(
             "--default-user" => options.default_user = Some(value()?),
             "--default-workdir" => options.default_workdir = Some(value()?.into()),
             "--etc" => options.etc = value()?.into(),
+            "--legacy-port" => options.legacy_port = Some(parsed(name, &value()?)?),
+            "--legacy-root" => options.legacy_root = value()?.into(),
+            "--sandboxd-port" => options.sandboxd_ports.push(parsed(name, &value()?)?),
+            "--sandboxd-root" => options.sandboxd_root = value()?.into(),
             _ => return Err(format!("unknown argument '{argument}'")),
         }
     }
-    Ok(Parsed::Run(options))
+    Ok(Parsed::Run(Box::new(options)))
 }
 
 fn parsed<T: std::str::FromStr>(name: &str, value: &str) -> Result<T, String> {

@@ -32,7 +32,7 @@ pub(super) fn resolve(path: &str, user: &User, workdir: Option<&Path>) -> Result
 }
 
 /// Without `.` and `..`, which are taken as written: links are not looked at.
-fn clean(path: &Path) -> PathBuf {
+pub(super) fn clean(path: &Path) -> PathBuf {
     let mut cleaned = PathBuf::new();
     for component in path.components() {
         match component {

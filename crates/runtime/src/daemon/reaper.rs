@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -40,6 +41,7 @@ pub(super) async fn stopped(daemon: &Daemon) -> io::Result<()> {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
     }
+    daemon.stopping.store(true, Ordering::Relaxed);
     let first = getpid().is_init();
     if first {
         // group 1 means everybody in the namespace but its first process: commands, and what they left behind

@@ -17,7 +17,7 @@ use super::rpc::{self, Call};
 use super::users::User;
 use super::{Daemon, cors, files, init, storage, upgrade};
 
-const UNAUTHORIZED: &str =
+pub(super) const UNAUTHORIZED: &str =
     "unauthorized access, please provide a valid access token or method signing if supported";
 
 pub(super) async fn answer(daemon: Arc<Daemon>, request: Request<Incoming>) -> Response<Body> {
@@ -55,11 +55,11 @@ async fn dispatch(daemon: Arc<Daemon>, head: Parts, body: Incoming) -> Response<
         (&Method::POST, "/init") => init::answer(&daemon, body).await,
         (&Method::GET, "/files") => files::download(daemon, head).await,
         (&Method::POST, "/files") => {
-            let _uploading = daemon.handover.uploading();
+            let _finished_first = daemon.handover.finishing();
             files::upload(&daemon, &head, body).await
         }
         (&Method::POST, "/files/compose") => {
-            let _uploading = daemon.handover.uploading();
+            let _finished_first = daemon.handover.finishing();
             files::compose(&daemon, body).await
         }
         (&Method::POST, "/v1/storage/mounts") => storage::answer(body).await,
@@ -119,11 +119,11 @@ fn health() -> Response<Body> {
     response
 }
 
-fn not_found(path: &str) -> Response<Body> {
+pub(super) fn not_found(path: &str) -> Response<Body> {
     refuse(StatusCode::NOT_FOUND, &format!("there is no '{path}' here"))
 }
 
-fn not_allowed(allowed: &'static str) -> Response<Body> {
+pub(super) fn not_allowed(allowed: &'static str) -> Response<Body> {
     let mut response = refuse(
         StatusCode::METHOD_NOT_ALLOWED,
         &format!("only {allowed} is served here"),

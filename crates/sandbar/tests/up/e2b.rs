@@ -1,5 +1,5 @@
-//! The packages `e2b` of PyPI and npm, as they are, with the daemon of sandboxes in a pod: its loopback is where they look
-//! for a sandbox with `E2B_DEBUG=true`.
+//! The packages `e2b` of PyPI and npm and `k8s-agent-sandbox` of PyPI, as they are, with the daemon of sandboxes in a pod: its
+//! loopback is where the former look for a sandbox with `E2B_DEBUG=true`, and where the latter is told that one is.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,8 +10,19 @@ use serde_json::{Value, json};
 
 use crate::instance::Instance;
 
-/// The drivers, one per language, and what is pinned for them.
+/// The drivers, one per language and package, and what is pinned for them.
 const SDK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../runtime/tests/sdk");
+
+/// A daemon that speaks all it can, each where its clients expect it.
+const DAEMON: [&str; 7] = [
+    "/opt/bin/daemon",
+    "--legacy-port",
+    "8888",
+    "--sandboxd-port",
+    "8080",
+    "--sandboxd-port",
+    "9090",
+];
 
 /// Packages of every version, made once.
 fn packages() -> PathBuf {
@@ -66,7 +77,7 @@ async fn is_served(version: &str, modules: Option<&str>, driver: &[&str]) {
     let daemon = json!({
         "name": "main",
         "image": "sandbar/base",
-        "command": ["/opt/bin/daemon"],
+        "command": DAEMON,
         "env": [{"name": "SECRET_OF_THE_DAEMON", "value": "1"}],
         "securityContext": {"runAsUser": 0},
         "readinessProbe": {"httpGet": {"path": "/health", "port": 49983}, "periodSeconds": 1},
@@ -115,4 +126,13 @@ async fn the_javascript_package_e2b_2_51_0_is_served() {
 #[tokio::test]
 async fn the_javascript_package_e2b_2_45_0_is_served() {
     javascript_is_served("2.45.0").await;
+}
+
+#[tokio::test]
+async fn the_python_package_k8s_agent_sandbox_1_0_8_is_served() {
+    let driver = [
+        "/packages/agent-sandbox-1.0.8/bin/python",
+        "/sdk/drivers/agent_sandbox/driver.py",
+    ];
+    is_served("1.0.8", None, &driver).await;
 }

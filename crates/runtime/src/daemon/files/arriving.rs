@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 type Piece = io::Result<Bytes>;
 
-pub(super) struct Arriving {
+pub(in crate::daemon) struct Arriving {
     pieces: mpsc::Receiver<Piece>,
     current: Bytes,
 }

@@ -38,6 +38,22 @@ pub(in crate::daemon) async fn download(daemon: Arc<Daemon>, request: Parts) -> 
         .unwrap_or_else(|refusal| refusal.answer())
 }
 
+/// A file as it is, or the part of it that is asked for.
+pub(in crate::daemon) fn octets(path: PathBuf, request: &Parts) -> Result<Response<Body>, Refusal> {
+    let (file, metadata) = open(&path)?;
+    let found = Found {
+        path,
+        file,
+        metadata,
+    };
+    let mut response = Response::new(Body::empty());
+    set(&mut response, CONTENT_TYPE, "application/octet-stream");
+    set(&mut response, ACCEPT_RANGES, "bytes");
+    found.date(&mut response);
+    found.fill(request, &mut response)?;
+    Ok(response)
+}
+
 struct Found {
     path: PathBuf,
     file: File,
@@ -119,10 +135,14 @@ impl Found {
             CONTENT_DISPOSITION,
             &kind::disposition(&self.path),
         );
+        self.date(response);
+        Ok(())
+    }
+
+    fn date(&self, response: &mut Response<Body>) {
         if let Ok(modified) = self.metadata.modified() {
             set(response, LAST_MODIFIED, &httpdate::fmt_http_date(modified));
         }
-        Ok(())
     }
 
     fn fill(mut self, request: &Parts, response: &mut Response<Body>) -> Result<(), Refusal> {

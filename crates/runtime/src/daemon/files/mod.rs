@@ -23,8 +23,11 @@ use http::{Response, StatusCode};
 
 pub(super) use self::compose::compose;
 pub(super) use self::content::Content;
-pub(super) use self::download::download;
-pub(super) use self::upload::upload;
+pub(super) use self::download::{download, octets};
+pub(super) use self::multipart::Multipart;
+pub(super) use self::upload::{
+    Target, boundary_of, copy, fill, of_body, open_for, receive, upload,
+};
 use super::body::Body;
 use super::error::Error;
 use super::users::User;
@@ -32,25 +35,25 @@ use super::{Daemon, paths, route};
 
 /// Why a request for a file is not answered with it.
 #[derive(Debug)]
-struct Refusal {
-    status: StatusCode,
-    message: String,
+pub(super) struct Refusal {
+    pub(super) status: StatusCode,
+    pub(super) message: String,
 }
 
 impl Refusal {
-    fn new(status: StatusCode, message: impl Into<String>) -> Self {
+    pub(super) fn new(status: StatusCode, message: impl Into<String>) -> Self {
         Self {
             status,
             message: message.into(),
         }
     }
 
-    fn bad_request(message: impl Into<String>) -> Self {
+    pub(super) fn bad_request(message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, message)
     }
 
     /// The system refused something about a path.
-    fn of_path(doing: &str, path: &Path, error: &io::Error) -> Self {
+    pub(super) fn of_path(doing: &str, path: &Path, error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::new(
                 StatusCode::INSUFFICIENT_STORAGE,
@@ -63,7 +66,7 @@ impl Refusal {
         }
     }
 
-    fn answer(&self) -> Response<Body> {
+    pub(super) fn answer(&self) -> Response<Body> {
         route::refuse(self.status, &self.message)
     }
 }

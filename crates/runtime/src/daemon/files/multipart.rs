@@ -10,7 +10,7 @@ const LARGEST_HEAD: usize = 16 << 10;
 /// The bounds of RFC 2046.
 const LONGEST_BOUNDARY: usize = 70;
 
-pub(super) struct Multipart<R> {
+pub(in crate::daemon) struct Multipart<R> {
     source: R,
     /// Line break, two dashes and the boundary.
     delimiter: Vec<u8>,
@@ -21,10 +21,10 @@ pub(super) struct Multipart<R> {
 
 /// What a part says about itself.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Part {
-    pub(super) name: String,
+pub(in crate::daemon) struct Part {
+    pub(in crate::daemon) name: String,
     /// With its directories.
-    pub(super) filename: Option<String>,
+    pub(in crate::daemon) filename: Option<String>,
 }
 
 /// The boundary that a content type names.
@@ -38,7 +38,7 @@ pub(super) fn boundary(content_type: &str) -> Option<String> {
 }
 
 impl<R: BufRead> Multipart<R> {
-    pub(super) fn new(source: R, boundary: &str) -> Self {
+    pub(in crate::daemon) fn new(source: R, boundary: &str) -> Self {
         Self {
             source,
             delimiter: format!("\r\n--{boundary}").into_bytes(),
@@ -49,7 +49,7 @@ impl<R: BufRead> Multipart<R> {
     }
 
     /// The next part; what was left of the one before is passed over. `None` after the last.
-    pub(super) fn next(&mut self) -> io::Result<Option<Part>> {
+    pub(in crate::daemon) fn next(&mut self) -> io::Result<Option<Part>> {
         if !self.between_parts {
             self.copy_until_delimiter(&mut io::sink())?;
         }
@@ -73,7 +73,7 @@ impl<R: BufRead> Multipart<R> {
     }
 
     /// Copies the content of the part that `next` gave last.
-    pub(super) fn copy_to(&mut self, out: &mut impl Write) -> io::Result<()> {
+    pub(in crate::daemon) fn copy_to(&mut self, out: &mut impl Write) -> io::Result<()> {
         self.copy_until_delimiter(out)?;
         self.between_parts = true;
         Ok(())

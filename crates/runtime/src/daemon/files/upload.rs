@@ -42,24 +42,34 @@ pub(super) struct Written {
 pub(in crate::daemon) async fn upload(
     daemon: &Arc<Daemon>,
     request: &Parts,
-    mut body: Incoming,
+    body: Incoming,
 ) -> Response<Body> {
-    let outcome = match Upload::of(daemon, request) {
-        Ok(upload) => {
+    let upload = Upload::of(daemon, request);
+    let writer = upload.map(|upload| move |arriving| upload.write(arriving));
+    match receive(body, writer).await {
+        Ok(written) => route::json(StatusCode::OK, &written),
+        Err(refusal) => refusal.answer(),
+    }
+}
+
+/// Has a body written where a slow disk holds up nobody else. If nobody can write it, it is read all the same.
+pub(in crate::daemon) async fn receive<T: Send + 'static>(
+    mut body: Incoming,
+    writer: Result<impl FnOnce(Arriving) -> Result<T, Refusal> + Send + 'static, Refusal>,
+) -> Result<T, Refusal> {
+    let outcome = match writer {
+        Ok(write) => {
             let (reader, arriving) = arriving::channel();
-            let writing = spawn_blocking(move || upload.write(arriving));
+            let writing = spawn_blocking(move || write(arriving));
             let ((), written) = tokio::join!(arriving::feed(&mut body, reader), writing);
             written.unwrap_or_else(|broken| Err(Error::broken(broken).into()))
         }
         Err(refusal) => Err(refusal),
     };
-    match outcome {
-        Ok(written) => route::json(StatusCode::OK, &written),
-        Err(refusal) => {
-            arriving::drain(&mut body).await;
-            refusal.answer()
-        }
+    if outcome.is_err() {
+        arriving::drain(&mut body).await;
     }
+    outcome
 }
 
 struct Upload {
@@ -138,23 +148,32 @@ impl Upload {
     fn write_file(
         &self,
         path: &Path,
-        fill: impl FnOnce(&mut Target) -> io::Result<()>,
+        write: impl FnOnce(&mut Target) -> io::Result<()>,
     ) -> Result<Written, Refusal> {
         let file = open_for(path, &self.user)?;
         let metadata = metadata::replace(&file, &self.metadata)
             .map_err(|e| Refusal::of_path("storing metadata of", path, &e))?;
-        let mut target = Target::new(file);
-        let filled = fill(&mut target).and_then(|()| target.flush());
-        match (filled, target.failed) {
-            (Ok(()), _) => Ok(Written::new(path, metadata)),
-            (Err(error), true) => Err(Refusal::of_path("writing", path, &error)),
-            (Err(error), false) => Err(of_body(&error)),
-        }
+        fill(file, path, write)?;
+        Ok(Written::new(path, metadata))
+    }
+}
+
+pub(in crate::daemon) fn fill(
+    file: File,
+    path: &Path,
+    write: impl FnOnce(&mut Target) -> io::Result<()>,
+) -> Result<(), Refusal> {
+    let mut target = Target::new(file);
+    let filled = write(&mut target).and_then(|()| target.flush());
+    match (filled, target.failed) {
+        (Ok(()), _) => Ok(()),
+        (Err(error), true) => Err(Refusal::of_path("writing", path, &error)),
+        (Err(error), false) => Err(of_body(&error)),
     }
 }
 
 /// A file being written, which remembers whether it was the file that failed.
-pub(super) struct Target {
+pub(in crate::daemon) struct Target {
     file: BufWriter<File>,
     failed: bool,
 }
@@ -192,21 +211,38 @@ impl Written {
 
 impl Form {
     fn of(headers: &HeaderMap) -> Result<Self, Refusal> {
-        let content_type = headers
-            .get(CONTENT_TYPE)
-            .and_then(|value| value.to_str().ok())
-            .unwrap_or_default();
-        let essence = content_type.split(';').next().unwrap_or_default().trim();
-        match essence.to_ascii_lowercase().as_str() {
-            "application/octet-stream" => Ok(Self::Octets),
-            "multipart/form-data" => multipart::boundary(content_type)
-                .map(|boundary| Self::Multipart { boundary })
-                .ok_or_else(|| Refusal::bad_request("the multipart form names no boundary")),
-            _ => Err(Refusal::bad_request(format!(
+        if let Some(boundary) = boundary_of(headers)? {
+            return Ok(Self::Multipart { boundary });
+        }
+        match essence(content_type(headers)) {
+            essence if essence.eq_ignore_ascii_case("application/octet-stream") => Ok(Self::Octets),
+            essence => Err(Refusal::bad_request(format!(
                 "content type '{essence}' is neither multipart/form-data nor application/octet-stream"
             ))),
         }
     }
+}
+
+fn content_type(headers: &HeaderMap) -> &str {
+    let value = headers.get(CONTENT_TYPE);
+    value
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default()
+}
+
+fn essence(content_type: &str) -> &str {
+    content_type.split(';').next().unwrap_or_default().trim()
+}
+
+/// What separates the parts of a body, if it is a form.
+pub(in crate::daemon) fn boundary_of(headers: &HeaderMap) -> Result<Option<String>, Refusal> {
+    let content_type = content_type(headers);
+    if !essence(content_type).eq_ignore_ascii_case("multipart/form-data") {
+        return Ok(None);
+    }
+    let boundary = multipart::boundary(content_type)
+        .ok_or_else(|| Refusal::bad_request("the multipart form names no boundary"))?;
+    Ok(Some(boundary))
 }
 
 fn is_gzip(headers: &HeaderMap) -> Result<bool, Refusal> {
@@ -221,7 +257,7 @@ fn is_gzip(headers: &HeaderMap) -> Result<bool, Refusal> {
 }
 
 /// Opens a file for its new content. An existing one stays the same inode with the same mode; both belong to the user.
-pub(super) fn open_for(path: &Path, user: &User) -> Result<File, Refusal> {
+pub(in crate::daemon) fn open_for(path: &Path, user: &User) -> Result<File, Refusal> {
     let refused = |doing| move |e: io::Error| Refusal::of_path(doing, path, &e);
     if path.to_string_lossy().ends_with('/') || path.is_dir() {
         let message = format!("path '{}' is a directory", path.display());
@@ -252,7 +288,7 @@ pub(super) fn open_for(path: &Path, user: &User) -> Result<File, Refusal> {
     Ok(file)
 }
 
-fn copy(source: &mut impl BufRead, out: &mut impl Write) -> io::Result<()> {
+pub(in crate::daemon) fn copy(source: &mut impl BufRead, out: &mut impl Write) -> io::Result<()> {
     loop {
         let available = source.fill_buf()?;
         if available.is_empty() {
@@ -265,7 +301,7 @@ fn copy(source: &mut impl BufRead, out: &mut impl Write) -> io::Result<()> {
 }
 
 /// The body broke off or is not what its headers say.
-fn of_body(error: &io::Error) -> Refusal {
+pub(in crate::daemon) fn of_body(error: &io::Error) -> Refusal {
     if error.kind() == ErrorKind::TimedOut {
         return Refusal::new(StatusCode::REQUEST_TIMEOUT, "the upload has stalled");
     }

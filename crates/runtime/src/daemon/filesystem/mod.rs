@@ -5,7 +5,7 @@
 
 mod entry;
 mod interest;
-mod tree;
+pub(super) mod tree;
 mod watches;
 
 use std::path::PathBuf;
@@ -48,11 +48,11 @@ impl Scope {
 }
 
 /// Runs where a slow disk holds up nobody else.
-async fn elsewhere<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
-) -> Result<T, Error> {
+pub(super) async fn elsewhere<T: Send + 'static, E: From<Error> + Send + 'static>(
+    work: impl FnOnce() -> Result<T, E> + Send + 'static,
+) -> Result<T, E> {
     let done = spawn_blocking(work).await;
-    done.unwrap_or_else(|broken| Err(Error::broken(broken)))
+    done.unwrap_or_else(|broken| Err(Error::broken(broken).into()))
 }
 
 impl Daemon {

@@ -65,7 +65,7 @@ pub(super) fn list(scope: &Scope, request: &ListDirRequest) -> Result<Vec<EntryI
 }
 
 /// In the order of their names.
-pub(super) fn children(directory: &Path) -> io::Result<Vec<PathBuf>> {
+pub(in crate::daemon) fn children(directory: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found: Vec<PathBuf> = fs::read_dir(directory)?
         .filter_map(|entry| Some(entry.ok()?.path()))
         .collect();

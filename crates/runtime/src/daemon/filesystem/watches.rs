@@ -3,7 +3,7 @@
 //! All watches share one inotify descriptor: the kernel allows a user no more than a hundred or so. It is read when it has something,
 //! and at once when a client asks for events, so that whoever writes a file and then asks is told.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::ffi::OsString;
 use std::io;
 use std::mem::MaybeUninit;
@@ -11,6 +11,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::fs::statfs;
@@ -32,6 +33,9 @@ const MOST_WAITING: usize = 16_384;
 /// Watches that clients may have asked for and never removed.
 const MOST_KEPT: usize = 10_000;
 
+/// How much later the kernel may tell of what can be seen already. It is microseconds.
+const A_MOMENT: Duration = Duration::from_secs(1);
+
 /// File systems that change without the kernel knowing: NFS, CIFS, SMB, SMB2 and FUSE.
 const NETWORK: [i64; 5] = [0x6969, 0xff53_4d42, 0x517b, 0xfe53_4d42, 0x6573_5546];
 
@@ -50,6 +54,8 @@ struct State {
     /// Those of `CreateWatcher`, by the names that clients know.
     kept: HashMap<String, Watch>,
     started: WatchId,
+    /// Found while a new directory was added, and therefore told already if the kernel tells it, too.
+    told: HashMap<(WatchId, PathBuf), Instant>,
 }
 
 struct Watched {
@@ -278,23 +284,17 @@ impl Watches {
     fn read_all(&self) {
         let mut buffer = [MaybeUninit::uninit(); 8 << 10];
         let mut reader = inotify::Reader::new(self.0.kernel.as_fd(), &mut buffer);
-        // found while a new directory was added, and therefore told already when the kernel tells it too
-        let mut told = HashSet::new();
         // fails when there is nothing more to read
         while let Ok(event) = reader.next() {
             let name = event.file_name().map(|name| name.to_bytes().to_owned());
             let (descriptor, flags) = (event.wd(), event.events());
-            self.tell(descriptor, flags, name.as_deref(), &mut told);
+            self.tell(descriptor, flags, name.as_deref());
         }
+        let mut state = self.state();
+        state.told.retain(|_, at| at.elapsed() < A_MOMENT);
     }
 
-    fn tell(
-        &self,
-        descriptor: Descriptor,
-        flags: ReadFlags,
-        name: Option<&[u8]>,
-        told: &mut HashSet<(WatchId, PathBuf)>,
-    ) {
+    fn tell(&self, descriptor: Descriptor, flags: ReadFlags, name: Option<&[u8]>) {
         let interested = self.state().interests.of(descriptor);
         for (id, directory) in interested {
             let watched = self.state().watches.get(&id).cloned();
@@ -308,11 +308,13 @@ impl Watches {
                 // its parent tells the same with its name
                 None => continue,
             };
-            if !(flags.contains(ReadFlags::CREATE) && told.remove(&(id, path.clone()))) {
+            // whatever else is the first to be heard of it: its creation was not to be heard any more
+            let was_told = self.state().told.remove(&(id, path.clone())).is_some();
+            if !(flags.contains(ReadFlags::CREATE) && was_told) {
                 watched.push_all(&path, flags);
             }
             if watched.recursive && flags.contains(ReadFlags::ISDIR) {
-                self.follow(&watched, id, &path, flags, told);
+                self.follow(&watched, id, &path, flags);
             }
         }
         if flags.contains(ReadFlags::IGNORED) {
@@ -324,14 +326,7 @@ impl Watches {
     }
 
     /// A directory within a recursive watch came or went.
-    fn follow(
-        &self,
-        watched: &Watched,
-        id: WatchId,
-        path: &Path,
-        flags: ReadFlags,
-        told: &mut HashSet<(WatchId, PathBuf)>,
-    ) {
+    fn follow(&self, watched: &Watched, id: WatchId, path: &Path, flags: ReadFlags) {
         if flags.contains(ReadFlags::MOVED_FROM) {
             self.let_go(id, path);
         }
@@ -346,7 +341,7 @@ impl Watches {
             if has_content(&watched.root.join(&below)) {
                 watched.push(&below, EventType::Write);
             }
-            told.insert((id, below));
+            self.state().told.insert((id, below), Instant::now());
         }
     }
 

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use crate::daemon::error::{Code, Error};
 use crate::daemon::sys;
 
-pub(super) struct Input {
+pub(in crate::daemon) struct Input {
     is_pty: bool,
     /// Held while one client writes: inputs are not mixed.
     turn: tokio::sync::Mutex<()>,
@@ -56,7 +56,8 @@ impl Input {
         self.write(bytes).await
     }
 
-    async fn write(&self, bytes: &[u8]) -> Result<(), Error> {
+    /// To whichever of the two it reads.
+    pub(in crate::daemon) async fn write(&self, bytes: &[u8]) -> Result<(), Error> {
         let closed = || Error::internal("stdin not enabled or closed");
         let _turn = self.turn.lock().await;
         let pipe = self.pipe().ok_or_else(closed)?;
@@ -69,8 +70,12 @@ impl Input {
         }
     }
 
+    pub(in crate::daemon) fn is_pty(&self) -> bool {
+        self.is_pty
+    }
+
     /// Closing again is no error.
-    pub(super) async fn close(&self) -> Result<(), Error> {
+    pub(in crate::daemon) async fn close(&self) -> Result<(), Error> {
         if self.is_pty {
             let message = "the stdin of a process with a pty cannot be closed";
             return Err(Error::new(Code::Unknown, message));

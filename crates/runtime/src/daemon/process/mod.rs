@@ -1,12 +1,15 @@
 //! Service `process.Process`: the eight methods.
 //!
-//! `spawn` starts a program, `running` looks after it until its end, `output` and `input` are its ends of pipes and terminals,
-//! `table` knows those that run and those that ended a moment ago, `ending` says how one ended. `once` is a service of our own over them, `inherit` is how they pass to
-//! the next daemon.
+//! `launch` is how everybody here starts a process: `spawn` starts the program, `running` looks after it until its end, `output`
+//! and `input` are its ends of pipes and terminals. `capture` waits for its end and keeps what it wrote. `table` knows those that
+//! run and those that ended a moment ago, `ending` says how one ended. `once` is a service of our own over them, `inherit` is how
+//! they pass to the next daemon.
 
+mod capture;
 mod ending;
 mod inherit;
 mod input;
+mod launch;
 mod once;
 mod output;
 mod running;
@@ -23,8 +26,9 @@ use hyper::body::Incoming;
 use rustix::process::Signal;
 use tokio::sync::mpsc;
 
-use self::running::{Event, Process};
-use self::spawn::Command;
+pub(super) use self::capture::{Captured, capture};
+pub(super) use self::launch::Launch;
+pub(super) use self::running::{Event, Process};
 pub(super) use self::table::Processes;
 use super::body::Body;
 use super::error::{Code, Error};
@@ -34,26 +38,23 @@ use super::users::User;
 use super::{Daemon, paths};
 use crate::messages::Empty;
 use crate::messages::process::{
-    DataEvent, EventResponse, ListResponse, ProcessConfig, ProcessEvent, ProcessInput,
-    SelectRequest, SendInputRequest, SendSignalRequest, StartEvent, StartRequest,
-    StreamInputRequest, UpdateRequest,
+    DataEvent, EventResponse, ListResponse, ProcessEvent, ProcessInput, SelectRequest,
+    SendInputRequest, SendSignalRequest, StartEvent, StartRequest, StreamInputRequest,
+    UpdateRequest,
 };
-
-/// Where programs are looked for when the daemon itself was not told.
-const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// A process is ended this much after its time, so that its client is told that the time is over, and not that it was killed.
 const AFTER_DEADLINE: Duration = Duration::from_millis(10);
 
 /// Which of its outputs a process wrote to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stream {
+pub(super) enum Stream {
     Stdout,
     Stderr,
     Pty,
 }
 
-type Events = mpsc::Receiver<Event>;
+pub(super) type Events = mpsc::Receiver<Event>;
 
 impl Daemon {
     /// `None` when there is no such method.
@@ -123,41 +124,17 @@ impl Daemon {
         if config.cmd.is_empty() {
             return Err(Error::invalid("the process has no cmd"));
         }
-        let spawned = spawn::spawn(&Command {
+        let (process, events) = self.launch(Launch {
             user,
-            config: &config,
-            environment: self.environment(user, &config),
+            environment: self.environment(user, &config.envs),
             cwd: self.working_directory(user, config.cwd.as_deref())?,
+            config,
             pty: request.pty,
             stdin: request.stdin.unwrap_or(true),
-        });
-        let spawned = spawned
-            .map_err(|e| Error::invalid(format!("error starting process '{}': {e}", config.cmd)))?;
-        let pid = spawned.pid;
-        let deadline = deadline.and_then(|deadline| deadline.checked_add(AFTER_DEADLINE));
-        let process = Process::new(spawned, config, request.tag, deadline).map_err(|e| {
-            running::kill(pid);
-            Error::internal(format!("the process cannot be looked after: {e}"))
+            tag: request.tag,
+            deadline: deadline.and_then(|deadline| deadline.checked_add(AFTER_DEADLINE)),
         })?;
-        let events = process.subscribe();
-        self.processes.insert(process, &self.handover);
-        Ok((pid, events))
-    }
-
-    /// Nothing else of the daemon's own environment gets to a process.
-    fn environment(&self, user: &User, config: &ProcessConfig) -> Vec<(String, String)> {
-        let path = std::env::var("PATH").unwrap_or_else(|_| PATH.to_owned());
-        let own = [
-            ("PATH", path),
-            ("HOME", user.home.to_string_lossy().into_owned()),
-            ("USER", user.name.clone()),
-            ("LOGNAME", user.name.clone()),
-        ];
-        let own = own.map(|(name, value)| (name.to_owned(), value));
-        own.into_iter()
-            .chain(self.settings.environment())
-            .chain(config.envs.clone())
-            .collect()
+        Ok((process.pid, events))
     }
 
     fn working_directory(&self, user: &User, named: Option<&str>) -> Result<PathBuf, Error> {

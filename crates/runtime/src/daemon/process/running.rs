@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use rustix::process::{Pid, Signal, WaitStatus, kill_process};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitStatus, kill_process, kill_process_group};
 use rustix::termios::tcsetwinsize;
 use tokio::sync::{Notify, mpsc, watch};
 
@@ -32,18 +33,18 @@ const LEFTOVER: usize = 64 << 10;
 const CLIENTS_RETURN: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Debug)]
-pub(super) enum Event {
+pub(in crate::daemon) enum Event {
     Data(Stream, Bytes),
     /// Boxed: a channel has room for many events, which are nearly all data.
     End(Box<EndEvent>),
 }
 
-pub(super) struct Process {
+pub(in crate::daemon) struct Process {
     /// Never used again, unlike `pid`. Given by the table.
     pub(super) number: u64,
-    pub(super) pid: u32,
+    pub(in crate::daemon) pid: u32,
     pub(super) tag: Option<String>,
-    pub(super) input: Input,
+    pub(in crate::daemon) input: Input,
     pub(super) config: ProcessConfig,
     /// Those that are read.
     outputs: Mutex<Vec<Arc<Output>>>,
@@ -62,6 +63,8 @@ pub(super) struct Process {
 struct Stage {
     /// Set when it was reaped. No signal may be sent after that: its id may be another's.
     exit: Option<EndEvent>,
+    /// As the kernel told it, if it was told to this daemon.
+    status: Option<WaitStatus>,
     /// Set when a client or its time ended it: then its end does not wait for others who hold its pipes.
     cut_off: bool,
 }
@@ -184,20 +187,50 @@ impl Process {
     pub(super) fn has_exited(&self, status: WaitStatus) {
         self.stage.send_modify(|stage| {
             stage.exit.get_or_insert(ending::end_event(status));
+            stage.status.get_or_insert(status);
         });
     }
 
     /// Signals this process alone, not what it has started.
     pub(super) fn signal(&self, signal: Signal) -> io::Result<()> {
-        let exited = self.stage.borrow().exit.is_some();
-        if !exited && let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw) {
-            kill_process(pid, signal)?;
+        self.signal_by(|pid| kill_process(pid, signal))
+    }
+
+    /// Signals it and what it has started, except for those who have left its group.
+    pub(in crate::daemon) fn signal_group(&self, signal: Signal) -> io::Result<()> {
+        self.signal_by(|pid| kill_process_group(pid, signal))
+    }
+
+    fn signal_by(&self, signal: impl FnOnce(Pid) -> Result<(), Errno>) -> io::Result<()> {
+        if self.stage.borrow().exit.is_none()
+            && let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw)
+        {
+            signal(pid)?;
         }
-        self.stage.send_modify(|stage| stage.cut_off = true);
+        self.cut_off();
         Ok(())
     }
 
-    pub(super) fn resize(&self, pty: Pty) -> Result<(), Error> {
+    /// Has its end not wait for others who hold its pipes.
+    pub(super) fn cut_off(&self) {
+        self.stage.send_modify(|stage| stage.cut_off = true);
+    }
+
+    /// How it ended, if it has.
+    pub(super) fn status(&self) -> Option<WaitStatus> {
+        self.stage.borrow().status
+    }
+
+    pub(super) async fn exited(&self) {
+        // the sender is part of the process
+        let _ = self
+            .stage
+            .subscribe()
+            .wait_for(|stage| stage.exit.is_some())
+            .await;
+    }
+
+    pub(in crate::daemon) fn resize(&self, pty: Pty) -> Result<(), Error> {
         let terminal = self
             .terminal
             .as_ref()

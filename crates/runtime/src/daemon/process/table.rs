@@ -60,7 +60,7 @@ impl Processes {
         self.0.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn insert(&self, mut process: Process, handover: &Arc<Handover>) {
+    pub(super) fn insert(&self, mut process: Process, handover: &Arc<Handover>) -> Arc<Process> {
         let mut table = self.table();
         table.started += 1;
         process.number = table.started;
@@ -72,16 +72,17 @@ impl Processes {
             table.outcomes.forget(tag);
         }
         drop(table);
-        self.look_after(process, handover);
+        self.look_after(process, handover)
     }
 
-    fn look_after(&self, process: Process, handover: &Arc<Handover>) {
+    fn look_after(&self, process: Process, handover: &Arc<Handover>) -> Arc<Process> {
         let process = Arc::new(process);
         self.table()
             .live
             .insert(process.number, Arc::clone(&process));
         let (table, handover) = (self.clone(), Arc::clone(handover));
-        tokio::spawn(running::look_after(process, table, handover));
+        tokio::spawn(running::look_after(Arc::clone(&process), table, handover));
+        process
     }
 
     /// Reads a pipe to its end for the sake of those who write to it.
@@ -139,7 +140,7 @@ impl Processes {
         }));
         for live in state.live {
             match resumed(&live) {
-                Ok(process) => processes.look_after(process, handover),
+                Ok(process) => drop(processes.look_after(process, handover)),
                 Err(error) => eprintln!("sandbar-runtime: process {} is left: {error}", live.pid),
             }
         }
@@ -156,7 +157,10 @@ impl Processes {
         self.table().live.values().map(|p| p.info()).collect()
     }
 
-    pub(super) fn find(&self, selector: Option<&ProcessSelector>) -> Result<Arc<Process>, Error> {
+    pub(in crate::daemon) fn find(
+        &self,
+        selector: Option<&ProcessSelector>,
+    ) -> Result<Arc<Process>, Error> {
         let selector = chosen(selector)?;
         let found = self.table().find(selector);
         found.ok_or_else(|| not_found(selector))

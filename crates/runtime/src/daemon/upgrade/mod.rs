@@ -29,7 +29,7 @@ use rustix::io::{Errno, FdFlags, fcntl_setfd};
 use self::state::{State, VERSION};
 use super::body::Body;
 use super::handover::Phase;
-use super::{Daemon, route, sys};
+use super::{Daemon, route, serve, sys};
 
 /// The only place that clients may name for the new program. It need not be there: what is sent is run from memory.
 const PROGRAM: &str = "/usr/bin/sandbar-runtime";
@@ -40,8 +40,8 @@ const LARGEST: usize = 256 << 20;
 /// How long a new program may take to say that it starts.
 const TRIAL: Duration = Duration::from_secs(5);
 
-/// How long uploads may go on.
-const UPLOADS: Duration = Duration::from_secs(10);
+/// How long uploads may go on, and requests whose clients could not come back for an answer.
+const REQUESTS: Duration = Duration::from_secs(10);
 
 /// How long clients may take to read what is on its way to them. Who is slower misses it.
 const FLUSH: Duration = Duration::from_secs(10);
@@ -97,7 +97,7 @@ fn failed(why: &str) -> Refusal {
 async fn settle(daemon: &Daemon) {
     let handover = &daemon.handover;
     handover.turn_to(Phase::Draining);
-    handover.until_uploaded(UPLOADS).await;
+    handover.until_finished(REQUESTS).await;
     handover.turn_to(Phase::Pausing);
     handover.until_unread(FLUSH).await;
     handover.turn_to(Phase::Closing);
@@ -222,7 +222,7 @@ fn close_with_program(fd: BorrowedFd<'_>) -> io::Result<i32> {
 fn leave(daemon: &Daemon, inherit: Inherit) -> io::Result<State> {
     Ok(State {
         version: VERSION,
-        listener: inherit(daemon.listener.as_fd())?,
+        listeners: serve::hand_over(&daemon.listeners, inherit)?,
         settings: daemon.settings.hand_over(),
         processes: daemon.processes.hand_over(inherit)?,
         watches: daemon.watches.hand_over(inherit)?,

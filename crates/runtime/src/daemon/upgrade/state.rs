@@ -17,8 +17,8 @@ pub(in crate::daemon) struct State {
     /// The lowest that can express what is said, so that an older daemon can take over, too.
     #[prost(uint32, tag = "1")]
     pub(in crate::daemon) version: u32,
-    #[prost(int32, tag = "2")]
-    pub(in crate::daemon) listener: i32,
+    #[prost(message, repeated, tag = "2")]
+    pub(in crate::daemon) listeners: Vec<Listener>,
     #[prost(message, required, tag = "3")]
     pub(in crate::daemon) settings: Settings,
     #[prost(message, required, tag = "4")]
@@ -28,6 +28,15 @@ pub(in crate::daemon) struct State {
     /// The listeners of published ports.
     #[prost(int32, repeated, tag = "6")]
     pub(in crate::daemon) published: Vec<i32>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(in crate::daemon) struct Listener {
+    /// 0 for E2B's, 1 for the older runtime's, 2 for sandboxd's.
+    #[prost(uint32, tag = "1")]
+    pub(in crate::daemon) api: u32,
+    #[prost(int32, tag = "2")]
+    pub(in crate::daemon) fd: i32,
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -25,7 +25,7 @@ async def main(wanted, words):
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(128))
     failed = []
     for box in (await Box.blocking(), await Box.asynchronous()):
-        failed += await prove(box, words)
+        failed += await prove(box, wanted, words)
     print(f"e2b {wanted} from PyPI: {len(failed)} failed", *failed, sep="\n  ", flush=True)
     return 1 if failed else 0
 
