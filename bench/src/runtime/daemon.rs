@@ -24,7 +24,9 @@ impl Program {
         let Some(file) = &self.file else {
             return Ok(None);
         };
-        let found = file.metadata().with_context(|| file.display().to_string())?;
+        let found = file
+            .metadata()
+            .with_context(|| file.display().to_string())?;
         Ok(Some(found.len() as f64 / 1e6))
     }
 }
@@ -73,7 +75,10 @@ impl Drop for Daemon {
     fn drop(&mut self) {
         let children = format!("/proc/{0}/task/{0}/children", self.pid);
         let children = std::fs::read_to_string(children).unwrap_or_default();
-        for child in children.split_whitespace().filter_map(|pid| pid.parse().ok()) {
+        for child in children
+            .split_whitespace()
+            .filter_map(|pid| pid.parse().ok())
+        {
             if let Some(child) = rustix::process::Pid::from_raw(child) {
                 let _ = rustix::process::kill_process(child, rustix::process::Signal::KILL);
             }

@@ -78,8 +78,9 @@ impl Connection {
 
     pub(crate) async fn upload(&mut self, path: &str, length: usize) -> Result<()> {
         let piece = Bytes::from(vec![b'x'; PIECE]);
-        let pieces = std::iter::repeat_n(Ok(Frame::data(piece)), length / PIECE);
-        let body = StreamBody::new(tokio_stream(pieces)).boxed_unsync();
+        let pieces = std::iter::repeat_n(piece, length / PIECE);
+        let pieces = pieces.map(|piece| Ok(Frame::data(piece)));
+        let body = StreamBody::new(futures::stream::iter(pieces)).boxed_unsync();
         let request = request(Method::POST, &format!("/files?path={path}"))
             .header(CONTENT_TYPE, "application/octet-stream")
             .header(CONTENT_LENGTH, length)
@@ -109,7 +110,11 @@ impl Connection {
 fn request(method: Method, target: &str) -> http::request::Builder {
     // root, so that the daemon need not know another
     let root = "Basic cm9vdDo=";
-    let separator = if target.contains('?') { "&username=root" } else { "" };
+    let separator = if target.contains('?') {
+        "&username=root"
+    } else {
+        ""
+    };
     Request::builder()
         .method(method)
         .uri(format!("{target}{separator}"))
