@@ -4,7 +4,7 @@ mod common;
 
 use common::{Scene, rolling, tally};
 use engine::member::{State, Time};
-use engine::rollout::{Action, Cause, InPlace, Wait};
+use engine::rollout::{Action, Cause, InPlace, Ledger, Wait};
 
 /// The number of the vector; replicas, partition, maxUnavailable, maxSurge, members; then created, of these
 /// old, deleted for being too many, taken out at once.
@@ -134,6 +134,24 @@ fn a_paused_pool_only_replenishes() {
     assert_eq!(plan.wait, Wait::Paused { old: 8 });
     scene.members.truncate(6);
     assert_eq!(tally(&scene.plan()).created, 2);
+}
+
+/// Of a rollout that is over there is nothing to wait for, whatever the ledger says.
+#[test]
+fn a_paused_pool_without_old_members_keeps_no_surplus() {
+    for ledger in [None, Some(0), Some(1)] {
+        for (members, surplus) in [("4n", 1), ("3o 1n", 0)] {
+            let mut scene = Scene::new(3, members, rolling(1, 1, InPlace::Never));
+            scene.settings.paused = true;
+            scene.ledger = Ledger(ledger);
+            let expected = if ledger == Some(0) { 1 } else { surplus };
+            assert_eq!(
+                tally(&scene.plan()).surplus,
+                expected,
+                "{members} {ledger:?}"
+            );
+        }
+    }
 }
 
 /// Vectors 35 to 39 are one turn of a cycle that repeats four times.

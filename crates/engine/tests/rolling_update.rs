@@ -4,27 +4,9 @@
 mod common;
 
 use common::{NOW, Scene, revisions, rolling, tally};
-use engine::member::{Difference, Failure, Intent, Member, Older, Policy, Revision, State, Time};
-use engine::rollout::{
-    Action, Cause, InPlace, Ledger, Pace, Plan, Reason, Replenish, Rolling, Wait,
-};
+use engine::member::{Difference, Failure, Older, Policy, State, Time};
+use engine::rollout::{Action, Cause, InPlace, Ledger, Reason, Replenish, Rolling, Wait};
 use std::time::Duration;
-
-fn marked(plan: &Plan) -> u32 {
-    let creates = plan.actions.iter().filter_map(|action| match action {
-        Action::Create(create) if create.for_rollout => Some(create.count),
-        _ => None,
-    });
-    creates.sum()
-}
-
-fn fence(member: &mut Member, target: &str, deadline: Time, begun: bool) {
-    member.intent = Some(Box::new(Intent {
-        target: target.into(),
-        deadline,
-        begun,
-    }));
-}
 
 fn fail(scene: &mut Scene, failure: Failure) {
     for member in &mut scene.members {
@@ -40,7 +22,11 @@ fn what_claims_took_is_replenished_outside_the_budget() {
     scene.ledger = Ledger(Some(0));
     let plan = scene.plan();
     assert_eq!(
-        (tally(&plan).created, marked(&plan), tally(&plan).replaced),
+        (
+            tally(&plan).created,
+            tally(&plan).marked,
+            tally(&plan).replaced
+        ),
         (3, 0, 2)
     );
 }
@@ -64,7 +50,11 @@ fn after_a_restart_every_missing_member_counts_against_the_rollout() {
     let scene = Scene::new(10, "7o", rolling(2, 0, InPlace::Never));
     let plan = scene.plan();
     assert_eq!(
-        (tally(&plan).created, marked(&plan), tally(&plan).replaced),
+        (
+            tally(&plan).created,
+            tally(&plan).marked,
+            tally(&plan).replaced
+        ),
         (3, 3, 0)
     );
     assert_eq!(plan.wait, Wait::MaxUnavailable { out: 3, max: 2 });
@@ -73,7 +63,7 @@ fn after_a_restart_every_missing_member_counts_against_the_rollout() {
 #[test]
 fn a_first_fill_is_not_the_rollouts_doing() {
     let plan = Scene::new(10, "", rolling(2, 2, InPlace::Never)).plan();
-    assert_eq!((tally(&plan).created, marked(&plan)), (10, 0));
+    assert_eq!((tally(&plan).created, tally(&plan).marked), (10, 0));
 }
 
 #[test]
@@ -243,118 +233,6 @@ fn zero_budgets_are_reported_as_such() {
 }
 
 #[test]
-fn members_change_in_place_only_where_difference_and_node_allow_it() {
-    for (difference, in_place) in [
-        (Difference::Reference, true),
-        (Difference::Metadata, true),
-        (Difference::Resources, true),
-        (Difference::Image, true),
-        (Difference::Replace, false),
-    ] {
-        let mut scene = Scene::new(4, "4o", rolling(1, 0, InPlace::IfPossible));
-        scene.pool.revisions = revisions(difference);
-        let done = tally(&scene.plan());
-        assert_eq!(
-            (done.updated == 1, done.replaced == 1),
-            (in_place, !in_place),
-            "{difference:?}"
-        );
-        scene.no_in_place.insert("node".into());
-        assert_eq!(tally(&scene.plan()).replaced, 1);
-    }
-    let mut scene = Scene::new(4, "4o", rolling(1, 0, InPlace::Never));
-    scene.pool.revisions = revisions(Difference::Metadata);
-    assert_eq!(tally(&scene.plan()).replaced, 1);
-    scene.pool.revisions = revisions(Difference::Same);
-    assert_eq!(scene.plan().wait, Wait::Settled);
-}
-
-#[test]
-fn members_that_must_not_be_replaced_stay_and_are_counted() {
-    let mut scene = Scene::new(4, "4o", rolling(1, 0, InPlace::Only));
-    scene.pool.revisions = revisions(Difference::Replace);
-    let plan = scene.plan();
-    assert!(plan.actions.is_empty());
-    assert_eq!(plan.wait, Wait::InPlaceOnly { members: 4 });
-    scene.pool.revisions = revisions(Difference::Image);
-    fence(&mut scene.members[0], "new", NOW, true);
-    scene.members[0].state = State::Pending;
-    assert_eq!(scene.plan().wait, Wait::InPlaceLate { members: 1 });
-}
-
-#[test]
-fn an_update_past_its_deadline_becomes_a_replacement() {
-    let mut scene = Scene::new(4, "3o 1nU", rolling(1, 0, InPlace::IfPossible));
-    let plan = scene.plan();
-    assert!(plan.actions.is_empty());
-    assert_eq!(plan.requeue_after, Some(Duration::from_secs(30)));
-    scene.now = NOW + Duration::from_secs(30);
-    let plan = scene.plan();
-    assert!(
-        matches!(&plan.actions[..], [Action::Delete(delete)] if delete.cause == Cause::Fallback),
-        "{plan:?}"
-    );
-}
-
-#[test]
-fn a_fence_without_its_change_is_carried_on() {
-    let mut scene = Scene::new(4, "4o", rolling(1, 0, InPlace::IfPossible));
-    fence(
-        &mut scene.members[0],
-        "new",
-        NOW + Duration::from_secs(9),
-        false,
-    );
-    let plan = scene.plan();
-    let [Action::UpdateInPlace(update)] = &plan.actions[..] else {
-        panic!("{plan:?}")
-    };
-    assert_eq!(
-        (&update.uid, update.intent.deadline),
-        (&"m0".into(), NOW + Duration::from_secs(9))
-    );
-}
-
-#[test]
-fn a_fence_for_a_former_target_follows_the_new_one() {
-    let mut scene = Scene::new(4, "4o", rolling(1, 0, InPlace::IfPossible));
-    fence(
-        &mut scene.members[0],
-        "former",
-        NOW + Duration::from_secs(9),
-        true,
-    );
-    scene.members[0].state = State::Pending;
-    let plan = scene.plan();
-    assert!(
-        matches!(&plan.actions[..], [Action::UpdateInPlace(update)] if update.intent.target == Revision::from("new")),
-        "{plan:?}"
-    );
-    scene.pool.revisions = revisions(Difference::Replace);
-    assert_eq!(tally(&scene.plan()).replaced, 1);
-}
-
-#[test]
-fn a_complete_update_is_released_even_while_paused() {
-    let mut scene = Scene::new(4, "3o 1nU", rolling(1, 0, InPlace::IfPossible));
-    scene.members[3].state = State::Ready { since: NOW };
-    scene.settings.paused = true;
-    assert_eq!(scene.plan().actions, [Action::Release("m3".into())]);
-}
-
-#[test]
-fn a_fence_that_nobody_wants_any_more_is_taken_off() {
-    let mut scene = Scene::new(4, "4n", rolling(1, 0, InPlace::IfPossible));
-    fence(
-        &mut scene.members[0],
-        "undone",
-        NOW + Duration::from_secs(9),
-        false,
-    );
-    assert_eq!(scene.plan().actions, [Action::Release("m0".into())]);
-}
-
-#[test]
 fn members_too_young_are_not_stock_yet() {
     let mut scene = Scene::new(4, "3o 1n", rolling(1, 0, InPlace::Never));
     scene.settings.min_ready = Duration::from_secs(10);
@@ -370,21 +248,6 @@ fn members_too_young_are_not_stock_yet() {
     assert_eq!((plan.status.ready, plan.status.available), (4, 3));
     scene.now = NOW + Duration::from_millis(9_500);
     assert_eq!(tally(&scene.plan()).replaced, 1);
-}
-
-#[test]
-fn updates_in_place_respect_their_own_limit() {
-    let mut scene = Scene::new(10, "10o", rolling(5, 0, InPlace::IfPossible));
-    scene.rolling_mut().max_concurrent = Some(2);
-    let plan = scene.plan();
-    assert_eq!(tally(&plan).updated, 2);
-    assert_eq!(
-        plan.wait,
-        Wait::MaxConcurrent {
-            updating: 2,
-            max: 2
-        }
-    );
 }
 
 #[test]
@@ -586,94 +449,4 @@ fn a_resting_pool_is_left_in_peace() {
             "{members}"
         );
     }
-}
-
-#[test]
-fn an_updated_member_stays_fenced_until_it_was_ready_for_long_enough() {
-    let mut scene = Scene::new(4, "3o 1nU", rolling(1, 0, InPlace::IfPossible));
-    scene.settings.min_ready = Duration::from_secs(10);
-    for member in &mut scene.members[..3] {
-        member.state = State::Ready {
-            since: Time(NOW.0 - 60_000),
-        };
-    }
-    scene.members[3].state = State::Ready {
-        since: Time(NOW.0 - 1_000),
-    };
-    let plan = scene.plan();
-    assert!(plan.actions.is_empty(), "{plan:?}");
-    assert_eq!(plan.requeue_after, Some(Duration::from_secs(9)));
-    scene.now = NOW + Duration::from_secs(31);
-    assert_eq!(
-        scene.plan().actions,
-        [Action::Release("m3".into())],
-        "and it is not late"
-    );
-}
-
-#[test]
-fn a_fenced_member_that_dies_still_counts_as_out() {
-    let mut scene = Scene::new(4, "3o 1nU", rolling(1, 0, InPlace::IfPossible));
-    scene.ledger = Ledger(Some(0));
-    scene.members[3].state = State::Dead;
-    let plan = scene.plan();
-    let [Action::Delete(delete)] = &plan.actions[..] else {
-        panic!("{plan:?}")
-    };
-    assert!(delete.booked);
-    scene.expect(&plan);
-    assert_eq!(marked(&scene.plan()), 1);
-}
-
-/// How many of the steps that a rollout could take at once it takes at these times, in milliseconds.
-fn paced(scene: &Scene, times: &[u64]) -> Vec<(u32, Option<u64>)> {
-    let mut pace = Pace::default();
-    let replicas = scene.pool.replicas;
-    let one = |at: &u64| {
-        let (mut plan, now) = (scene.plan(), Time(NOW.0 + at));
-        let again = pace.hold_back(&mut plan, &scene.settings, &scene.demand, replicas, now);
-        let taken = tally(&plan).replaced + marked(&plan);
-        (taken, again.map(|again| again.0 - NOW.0))
-    };
-    times.iter().map(one).collect()
-}
-
-#[test]
-fn while_claims_come_the_steps_of_a_rollout_are_spread_over_time() {
-    let mut scene = Scene::new(100, "100o", rolling(20, 20, InPlace::Never));
-    scene.ledger = Ledger(Some(0));
-    assert_eq!(paced(&scene, &[0]), [(40, None)]);
-    scene.demand.peak = 0.1;
-    // what was not done in time is made up for, but not all of it at once
-    assert_eq!(
-        paced(&scene, &[0, 50, 100, 5_000]),
-        [
-            (3, Some(100)),
-            (0, Some(100)),
-            (1, Some(200)),
-            (3, Some(5_100))
-        ]
-    );
-}
-
-#[test]
-fn a_large_pool_is_through_in_a_minute_however_many_members_it_has() {
-    let mut scene = Scene::new(3_000, "3000o", rolling(600, 600, InPlace::Never));
-    scene.ledger = Ledger(Some(0));
-    scene.demand.peak = 0.1;
-    let times: Vec<u64> = (1..=10).map(|pass| pass * 100).collect();
-    let taken: u32 = paced(&scene, &times).iter().map(|(taken, _)| taken).sum();
-    assert!((100..=125).contains(&taken), "{taken}");
-}
-
-#[test]
-fn what_makes_up_for_claims_is_never_held_back() {
-    let mut scene = Scene::new(10, "3o", rolling(2, 0, InPlace::Never));
-    scene.ledger = Ledger(Some(0));
-    scene.demand.peak = 5.0;
-    let mut plan = scene.plan();
-    let before = tally(&plan).created;
-    let (settings, demand) = (&scene.settings, &scene.demand);
-    Pace::default().hold_back(&mut plan, settings, demand, 10, NOW);
-    assert_eq!((before, tally(&plan).created), (7, 7));
 }

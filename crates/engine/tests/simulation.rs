@@ -109,6 +109,34 @@ fn a_full_rotation_costs_no_claim_a_cold_start() {
     }
 }
 
+/// In a small pool chance is large against the floor, and an update in place may take longer than a start: what is kept for
+/// claims must not be more than the pool has. At the higher load such a pool is drawn empty now and then without any rollout.
+#[test]
+fn a_small_pool_under_load_is_rotated_in_place_however_long_an_update_takes() {
+    for (load, surge, may_be_empty) in [
+        (0.2, 4, false),
+        (0.2, 0, true),
+        (0.6, 4, true),
+        (0.6, 0, true),
+    ] {
+        for update in [1.0, 4.0, 10.0] {
+            for seed in 0..SEEDS {
+                let mut world = World::new(seed, 20, roll(4, surge, InPlace::IfPossible));
+                world.update = update;
+                world.run_for(20);
+                world.claim_at_rate(load * 20.0 / world.start);
+                world.run_for(60);
+                world.edit("r2", Difference::Image);
+                let ended = world.run_until_rolled(600);
+                let story = || format!("{load} {surge} {update} {seed}: {:?}", world.score);
+                assert!(ended.is_some(), "{}", story());
+                assert!(may_be_empty || world.score.cold == 0, "{}", story());
+                keeps_promises(&world, 4, surge);
+            }
+        }
+    }
+}
+
 #[test]
 fn stale_views_lost_races_refusals_and_restarts_break_no_promise() {
     let faults = Faults {

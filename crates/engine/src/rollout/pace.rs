@@ -4,6 +4,9 @@
 //! the collector all write about it. Sixteen steps at once are felt by every claim of the next half second; the
 //! same steps one after the other are not. So steps are spread evenly as long as anybody claims, and nobody
 //! waits for them otherwise.
+//!
+//! Who has just begun to look after a pool takes nothing out of it for a moment: what the one before had on the wire arrives
+//! first, and is seen. A deletion of the other's and one of its own would together be more than may be missing.
 
 use std::time::Duration;
 
@@ -17,9 +20,14 @@ const WHOLE_TURN: Duration = Duration::from_secs(60);
 /// Steps that were not taken when they could have been may be made up for over this time.
 const MAKE_UP: Duration = Duration::from_millis(200);
 
-/// When the next step may be taken. Lost with the process, which then takes one at once.
+/// How long a request may be on its way after whoever sent it has been replaced.
+const ON_THE_WIRE: Duration = Duration::from_secs(1);
+
+/// When the next step may be taken. Lost with the process; the next one begins anew.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pace {
+    /// When this process first planned for the pool.
+    first: Option<Time>,
     /// In microseconds since the epoch: the gap of a large pool is not a whole number of milliseconds.
     due: u64,
 }
@@ -34,9 +42,25 @@ impl Pace {
         replicas: u32,
         now: Time,
     ) -> Option<Time> {
-        if settings.rolling().is_none() || demand.peak <= 0.0 {
-            return None;
-        }
+        settings.rolling()?;
+        let arrived = self.wait_for_others(plan, now);
+        let spread = match demand.peak > 0.0 {
+            true => self.spread(plan, replicas, now),
+            false => None,
+        };
+        [arrived, spread].into_iter().flatten().min()
+    }
+
+    /// Until all that was on the wire has arrived, nothing that could be claimed goes.
+    fn wait_for_others(&mut self, plan: &mut Plan, now: Time) -> Option<Time> {
+        let arrived = *self.first.get_or_insert(now) + ON_THE_WIRE;
+        let planned = plan.actions.len();
+        plan.actions
+            .retain(|action| now >= arrived || !takes_out(action));
+        (plan.actions.len() < planned).then_some(arrived)
+    }
+
+    fn spread(&mut self, plan: &mut Plan, replicas: u32, now: Time) -> Option<Time> {
         let gap = gap(replicas);
         let (now, make_up) = (now.0.saturating_mul(1000), micros(MAKE_UP));
         let due = self.due.max(now.saturating_sub(make_up));
@@ -63,6 +87,15 @@ impl Pace {
             self.due = due + taken * gap;
         }
         is_held_back.then(|| Time(self.due.max(now).div_ceil(1000)))
+    }
+}
+
+/// Whether a member that could be claimed may go.
+fn takes_out(action: &Action) -> bool {
+    match action {
+        Action::Delete(delete) => matches!(delete.cause, Cause::Stale | Cause::Surplus),
+        Action::UpdateInPlace(_) => true,
+        Action::Create(_) | Action::Release(_) => false,
     }
 }
 

@@ -24,6 +24,8 @@ pub(super) struct Stock {
     explicit: bool,
     /// Claimable members with all of the surge.
     best: i64,
+    /// Claimable members that there are on average, with the surge that there is or soon will be.
+    usual: i64,
     max_surge: u32,
 }
 
@@ -59,6 +61,7 @@ impl Stock {
             Some(_) => with_chance(load),
             None => with_chance(load).max(inputs.seen_load(replicas + extra, surge_helps)),
         };
+        let lasting = if surge_helps { surge.max(extra) } else { extra };
         Self {
             floor: floor.min(replicas - taken).max(0),
             typical: floor.min(replicas - ceiling(load)).max(0),
@@ -67,6 +70,7 @@ impl Stock {
             surge_helps,
             explicit: rolling.floor.is_some(),
             best: replicas + i64::from(rolling.max_surge) - ceiling(load),
+            usual: replicas + lasting.max(0) - ceiling(load),
             max_surge: rolling.max_surge,
         }
     }
@@ -75,7 +79,8 @@ impl Stock {
     ///
     /// `claimable − 1 ≥ floor + reserve` is the rule. While surge can do the work the rollout also leaves
     /// alone what the load leaves on average. Where no surge helps, a default floor and the reserve are
-    /// not added up, because the sum could block for ever.
+    /// not added up, because the sum could block for ever. Nor is then more asked for than there usually is, which in a
+    /// small pool, or where an update in place takes long, is less than what chance may take.
     pub(super) fn check(&self, claimable: i64, in_place: bool, out: i64) -> Result<(), Wait> {
         // surge that is claimable already stands in for a member that is deleted
         let reserve = match (in_place, out < 0) {
@@ -87,6 +92,10 @@ impl Stock {
             (_, true) if out >= 0 => self.typical.max(self.floor + reserve),
             (true, _) | (_, true) => self.floor + reserve,
             (false, false) => self.floor.max(reserve),
+        };
+        let needed = match self.explicit {
+            true => needed,
+            false => needed.min(self.usual - 1).max(self.floor),
         };
         if claimable > needed {
             return Ok(());

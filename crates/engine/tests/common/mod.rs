@@ -222,6 +222,8 @@ fn read_one(name: &str, kind: &str) -> Member {
 pub struct Tally {
     pub created: u32,
     pub created_old: u32,
+    /// Created for the rollout.
+    pub marked: u32,
     pub surplus: u32,
     pub replaced: u32,
     pub updated: u32,
@@ -233,6 +235,9 @@ pub fn tally(plan: &Plan) -> Tally {
         match action {
             Action::Create(create) => {
                 tally.created += create.count;
+                if create.for_rollout {
+                    tally.marked += create.count;
+                }
                 tally.created_old += if create.revision.as_str() == "old" {
                     create.count
                 } else {

@@ -106,9 +106,10 @@ impl Pools {
                 return Told::Later(time(due).since(time(now)).max(Duration::from_millis(1)));
             }
         }
+        // one of a leader before this that is late must not be the last word
         match self
             .writer
-            .patch_status(&self.stores.pools, &pool.meta, Guard::SameObject, patch)
+            .patch_status(&self.stores.pools, &pool.meta, Guard::Unchanged, patch)
             .await
         {
             Ok(_) => {

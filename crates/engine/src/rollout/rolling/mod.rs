@@ -213,7 +213,7 @@ impl<'a> Roll<'a> {
         census.live - self.replicas - self.surge.min(to_create).max(tolerated).max(0)
     }
 
-    /// Surge that may stay because claims use it up soon, or because nothing may happen while paused.
+    /// Surge that may stay because claims use it up soon, or because a rollout that is paused needs it later.
     fn tolerated(&self) -> i64 {
         let Inputs {
             snapshot,
@@ -224,7 +224,8 @@ impl<'a> Roll<'a> {
         } = self.inputs;
         let surge = snapshot.ledger.0.unwrap_or(rolling.max_surge.into()).max(0);
         let soon = demand.rate * ABSORB_WITHIN.as_secs_f64();
-        if settings.paused || soon >= surge as f64 {
+        let is_needed_later = settings.paused && self.to_update() > 0;
+        if is_needed_later || soon >= surge as f64 {
             surge
         } else {
             0
