@@ -13,15 +13,8 @@ pub(crate) struct Last {
 }
 
 impl Last {
-    pub(crate) fn new(limit: usize) -> Self {
-        Self {
-            limit,
-            bytes: VecDeque::new(),
-            dropped: 0,
-        }
-    }
-
-    pub(crate) fn resume(limit: usize, told: Option<&Tail>) -> Self {
+    /// That goes on after what was told of it before.
+    pub(crate) fn new(limit: usize, told: Option<&Tail>) -> Self {
         let last = told.and_then(|tail| tail.last.as_deref());
         Self {
             limit,
@@ -53,7 +46,7 @@ mod tests {
 
     #[test]
     fn the_last_that_was_written_is_kept_and_what_went_before_is_counted() {
-        let mut last = Last::new(10);
+        let mut last = Last::new(10, None);
         for piece in [&b"abc"[..], b"xxxxxxxx", b"yz"] {
             last.push(piece);
         }

@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
+use bytes::{Bytes, BytesMut};
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method};
 use prost::Message;
 use tokio::time::Instant;
 
 use super::exchange::{Answer, Request};
-use super::{Client, Error, SHORT, accepted, within};
+use super::{Client, Code, Error, SHORT, accepted, within};
+use crate::envelope::{self, END_OF_STREAM};
 use crate::messages::Empty;
 use crate::messages::once::{AcknowledgeRequest, Outcome, OutcomeRequest};
 use crate::messages::process::{EventResponse, ProcessConfig, ProcessEvent, StartRequest};
@@ -29,12 +30,7 @@ const SLACK: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// A method that a daemon does not know is not a thing that it did not find.
-const UNKNOWN_METHOD: &str = "unimplemented";
-
-const END_OF_STREAM: u8 = 2;
-
-/// Flags and length of a message.
-const PREFIX: usize = 5;
+const UNKNOWN_METHOD: Code = Code::Unimplemented;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Command {
@@ -84,7 +80,7 @@ impl Client {
         let request = command.request(None);
         let running = self.follow("/process.Process/Start", &request, limit);
         match within(limit + SLACK, running).await {
-            Err(error) if error.is_refused_as("deadline_exceeded") => Err(Error::Late(limit)),
+            Err(error) if error.is_refused_as(Code::DeadlineExceeded) => Err(Error::Late(limit)),
             outcome => outcome,
         }
     }
@@ -104,7 +100,7 @@ impl Client {
         let deadline = Instant::now() + limit + SLACK;
         until(deadline, limit, || self.start(&request, limit)).await?;
         match until(deadline, limit, || self.outcome(tag, deadline)).await {
-            Err(error) if error.is_refused_as("not_found") => {
+            Err(error) if error.is_refused_as(Code::NotFound) => {
                 let tag = tag.to_owned();
                 Err(Error::Lost { tag })
             }
@@ -118,7 +114,7 @@ impl Client {
         let request = AcknowledgeRequest { tag };
         let done = self.call::<Empty>("/sandbar.Once/Acknowledge", &request, SHORT);
         match done.await {
-            Err(error) if error.is_refused_as("not_found") => Ok(()),
+            Err(error) if error.is_refused_as(Code::NotFound) => Ok(()),
             outcome => outcome.map(drop),
         }
     }
@@ -130,7 +126,7 @@ impl Client {
             events.next().await.map(drop)
         };
         match within(SHORT, starting).await {
-            Err(error) if error.is_refused_as("already_exists") => Ok(()),
+            Err(error) if error.is_refused_as(Code::AlreadyExists) => Ok(()),
             outcome => outcome,
         }
     }
@@ -150,7 +146,7 @@ impl Client {
         limit: Duration,
     ) -> Result<Outcome, Error> {
         let mut events = self.stream(method, request, limit).await?;
-        let (mut stdout, mut stderr) = (Last::new(TAIL), Last::new(TAIL));
+        let (mut stdout, mut stderr) = (Last::new(TAIL, None), Last::new(TAIL, None));
         let mut outcome = Outcome::default();
         while let Some(event) = events.next().await? {
             if let Some(start) = event.start {
@@ -195,10 +191,10 @@ impl Client {
         limit: Duration,
     ) -> Result<Events, Error> {
         let message = request.encode_to_vec();
-        let mut body = BytesMut::with_capacity(PREFIX + message.len());
-        body.put_u8(0);
-        body.put_u32(u32::try_from(message.len()).unwrap_or(u32::MAX));
-        body.put_slice(&message);
+        let body = envelope::enclose(0, &message).ok_or_else(|| Error::Refused {
+            code: Code::InvalidArgument,
+            message: "the command is longer than any may be".to_owned(),
+        })?;
         let request = self.request(method, "application/connect+proto", limit);
         let mut answer = self.send(request.body(body)).await?;
         accepted(&mut answer, UNKNOWN_METHOD).await?;
@@ -247,14 +243,14 @@ impl Events {
         let (flags, message) = self.envelope().await?;
         if flags & END_OF_STREAM != 0 {
             let end: serde_json::Value = serde_json::from_slice(&message).unwrap_or_default();
-            let text = |name: &str| end["error"][name].as_str().unwrap_or_default().to_owned();
-            return match end.get("error") {
-                None => Ok(None),
-                Some(_) => Err(Error::Refused {
-                    code: text("code"),
-                    message: text("message"),
-                }),
+            let Some(error) = end.get("error") else {
+                return Ok(None);
             };
+            let text = |name: &str| error[name].as_str().unwrap_or_default();
+            return Err(Error::Refused {
+                code: Code::of_name(text("code")),
+                message: text("message").to_owned(),
+            });
         }
         let response = EventResponse::decode(message);
         let response = response.map_err(|e| self.answer.broken_off(&e.to_string()))?;
@@ -263,15 +259,13 @@ impl Events {
 
     async fn envelope(&mut self) -> Result<(u8, Bytes), Error> {
         loop {
-            if let Some((flags, length)) = prefix(&self.read) {
-                if length > LARGEST_MESSAGE {
-                    let cause = format!("a message of {length} bytes");
-                    return Err(self.answer.broken_off(&cause));
-                }
-                if self.read.len() >= PREFIX + length {
-                    self.read.advance(PREFIX);
-                    return Ok((flags, self.read.split_to(length).freeze()));
-                }
+            let opened = envelope::open(&mut self.read, LARGEST_MESSAGE);
+            let too_large = |length| {
+                self.answer
+                    .broken_off(&format!("a message of {length} bytes"))
+            };
+            if let Some(opened) = opened.map_err(too_large)? {
+                return Ok(opened);
             }
             match self.answer.piece().await? {
                 Some(piece) => self.read.extend_from_slice(&piece),
@@ -279,8 +273,4 @@ impl Events {
             }
         }
     }
-}
-
-fn prefix(mut read: &[u8]) -> Option<(u8, usize)> {
-    (read.len() >= PREFIX).then(|| (read.get_u8(), read.get_u32() as usize))
 }

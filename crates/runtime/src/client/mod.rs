@@ -20,6 +20,7 @@ use serde::Serialize;
 
 pub use self::command::Command;
 use self::exchange::{Answer, Request, SMALL};
+pub use crate::code::Code;
 
 /// How long small requests may take.
 const SHORT: Duration = Duration::from_secs(10);
@@ -42,8 +43,8 @@ pub struct Client {
 pub enum Error {
     /// Nobody answered, or not to the end. What was asked for may have been done.
     Unreachable { address: String, cause: String },
-    /// The daemon said no. The code is one of Connect's, as `not_found`.
-    Refused { code: String, message: String },
+    /// The daemon said no.
+    Refused { code: Code, message: String },
     /// The time that was given is over.
     Late(Duration),
     /// The daemon does not know any more what became of a command that it had started.
@@ -119,11 +120,11 @@ impl Client {
         let request = Request::new(Method::GET, self.files(path));
         let reading = async {
             let mut answer = self.send(request).await?;
-            accepted(&mut answer, "not_found").await?;
+            accepted(&mut answer, Code::NotFound).await?;
             match answer.body(most).await? {
                 Some(content) => Ok(content),
                 None => Err(Error::Refused {
-                    code: "resource_exhausted".to_owned(),
+                    code: Code::ResourceExhausted,
                     message: format!("{path} is larger than {most} bytes"),
                 }),
             }
@@ -161,7 +162,7 @@ impl Client {
     async fn ask(&self, request: Request, limit: Duration) -> Result<Bytes, Error> {
         let asking = async {
             let mut answer = self.send(request).await?;
-            accepted(&mut answer, "not_found").await?;
+            accepted(&mut answer, Code::NotFound).await?;
             Ok(answer.body(SMALL).await?.unwrap_or_default())
         };
         within(limit, asking).await
@@ -180,7 +181,7 @@ impl Client {
 }
 
 /// `missing` is what it means that there is no such path.
-async fn accepted(answer: &mut Answer, missing: &str) -> Result<(), Error> {
+async fn accepted(answer: &mut Answer, missing: Code) -> Result<(), Error> {
     if answer.status.is_success() {
         return Ok(());
     }
@@ -197,29 +198,26 @@ async fn within<T>(
 }
 
 /// Errors of calls name their code; of plain requests it follows from the status, in the way that Connect says.
-fn refusal(status: StatusCode, body: &[u8], missing: &str) -> Error {
+fn refusal(status: StatusCode, body: &[u8], missing: Code) -> Error {
     let parsed: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
     let by_status = match status.as_u16() {
-        400 => "invalid_argument",
-        401 => "unauthenticated",
-        403 => "permission_denied",
+        400 => Code::InvalidArgument,
+        401 => Code::Unauthenticated,
+        403 => Code::PermissionDenied,
         404 => missing,
-        429 | 502..=504 => "unavailable",
-        507 => "resource_exhausted",
-        _ => "unknown",
+        429 | 502..=504 => Code::Unavailable,
+        507 => Code::ResourceExhausted,
+        _ => Code::Unknown,
     };
-    let code = parsed["code"].as_str().unwrap_or(by_status);
+    let code = parsed["code"].as_str().map_or(by_status, Code::of_name);
     let text = || String::from_utf8_lossy(body).trim().to_owned();
     let message = parsed["message"].as_str().map_or_else(text, str::to_owned);
-    Error::Refused {
-        code: code.to_owned(),
-        message,
-    }
+    Error::Refused { code, message }
 }
 
 impl Error {
-    pub fn is_refused_as(&self, wanted: &str) -> bool {
-        matches!(self, Self::Refused { code, .. } if code == wanted)
+    pub fn is_refused_as(&self, wanted: Code) -> bool {
+        matches!(self, Self::Refused { code, .. } if *code == wanted)
     }
 
     /// Whether it may be another way in a moment.
@@ -227,7 +225,7 @@ impl Error {
         match self {
             Self::Unreachable { .. } | Self::Late(_) => true,
             Self::Refused { code, .. } => {
-                matches!(code.as_str(), "unavailable" | "unknown" | "internal")
+                matches!(code, Code::Unavailable | Code::Unknown | Code::Internal)
             }
             Self::Lost { .. } => false,
         }
@@ -240,7 +238,7 @@ impl fmt::Display for Error {
             Self::Unreachable { address, cause } => {
                 write!(out, "the daemon at {address} does not answer: {cause}")
             }
-            Self::Refused { code, message } => write!(out, "{code}: {message}"),
+            Self::Refused { code, message } => write!(out, "{}: {message}", code.name()),
             Self::Late(limit) => write!(out, "not done within {limit:?}"),
             Self::Lost { tag } => write!(
                 out,

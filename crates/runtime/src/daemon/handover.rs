@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::error::{Code, Error};
+use super::error::Error;
+use crate::code::Code;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Phase {
@@ -39,16 +40,16 @@ impl Default for Handover {
 }
 
 /// One more for as long as it is kept.
-pub(super) struct Counted<'a>(&'a watch::Sender<usize>);
+pub(super) struct Counted(watch::Sender<usize>);
 
-impl<'a> Counted<'a> {
-    fn new(count: &'a watch::Sender<usize>) -> Self {
+impl Counted {
+    fn new(count: &watch::Sender<usize>) -> Self {
         count.send_modify(|count| *count += 1);
-        Self(count)
+        Self(count.clone())
     }
 }
 
-impl Drop for Counted<'_> {
+impl Drop for Counted {
     fn drop(&mut self) {
         self.0.send_modify(|count| *count -= 1);
     }
@@ -60,7 +61,7 @@ impl Handover {
     }
 
     /// Waits until things may be read and passed on, which they must be before the answer is dropped.
-    pub(super) async fn reading(&self) -> Counted<'_> {
+    pub(super) async fn reading(&self) -> Counted {
         self.until(|phase| phase < Phase::Pausing).await;
         Counted::new(&self.reading)
     }
@@ -86,11 +87,11 @@ impl Handover {
         let _ = self.phase.subscribe().wait_for(|phase| is(*phase)).await;
     }
 
-    pub(super) fn connected(&self) -> Counted<'_> {
+    pub(super) fn connected(&self) -> Counted {
         Counted::new(&self.connections)
     }
 
-    pub(super) fn finishing(&self) -> Counted<'_> {
+    pub(super) fn finishing(&self) -> Counted {
         Counted::new(&self.finishing)
     }
 

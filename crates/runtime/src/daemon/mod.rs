@@ -9,10 +9,13 @@
 mod body;
 mod ca;
 mod cors;
+mod descriptors;
 mod error;
 mod files;
 mod filesystem;
 mod forward;
+#[cfg(feature = "fuzz")]
+pub mod fuzz;
 mod handover;
 mod init;
 mod legacy;
@@ -22,10 +25,12 @@ mod options;
 mod paths;
 mod process;
 mod reaper;
+mod rights;
 mod root;
 mod route;
 mod rpc;
 mod sandboxd;
+mod scope;
 mod serve;
 mod settings;
 mod storage;
@@ -52,7 +57,7 @@ use self::process::Processes;
 use self::root::Root;
 use self::serve::Listener;
 use self::settings::Settings;
-pub use self::storage::main as mount_storage;
+pub use self::storage::{NAME as STORAGE_PROGRAM, main as mount_storage};
 use self::upgrade::state::State;
 use self::users::Accounts;
 
@@ -112,6 +117,7 @@ pub fn main(words: &[&str], arguments: impl Iterator<Item = OsString>) -> ExitCo
 pub fn run(options: Options) -> io::Result<()> {
     // files and directories of uploads are for everyone to read, whatever started the daemon
     rustix::process::umask(Mode::from_raw_mode(0o022));
+    descriptors::raise();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()

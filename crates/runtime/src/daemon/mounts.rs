@@ -14,7 +14,8 @@ use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind, mount_remount, unmount};
 use serde::Deserialize;
 
-use super::error::{Code, Error};
+use super::error::Error;
+use crate::code::Code;
 
 /// As the NFS servers behind `/init` want it.
 const OPTIONS_OF_INIT: &str =

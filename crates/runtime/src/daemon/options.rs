@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::path::PathBuf;
 
 use super::upgrade::{CAN_TAKE_OVER, TAKE_OVER};
+use super::users;
 
 pub(super) const HELP: &str = "\
 The daemon inside a sandbox: runs commands and moves files for E2B clients.
@@ -16,6 +17,7 @@ usage: sandbar-runtime [options]
   --default-user NAME    user of requests that name none (default: 'user' if there is one, else who runs the daemon)
   --default-workdir DIR  directory of requests that name none (default: the user's home)
   --etc DIR              where passwd and group are (default: /etc)
+  --strict               work on files with the rights of the user that a request names (default: with the daemon's own, as E2B)
   --no-forwarding        leave servers on loopback addresses alone (default: they are reached at the sandbox's address, too)
   --legacy-port PORT     port for the API of agent-sandbox's older runtime, whose clients expect 8888 (default: none)
   --legacy-root DIR      directory of its commands and files (default: $SANDBOX_BASE_DIR, else /app)
@@ -45,6 +47,8 @@ pub struct Options {
     pub(super) take_over: Option<i32>,
     /// Whether servers on loopback addresses are published.
     pub forwarding: bool,
+    /// Whether files are worked on with the rights of whom a request names.
+    pub strict: bool,
     /// Where agent-sandbox's older runtime API is served, if it is.
     pub legacy_port: Option<u16>,
     pub legacy_root: PathBuf,
@@ -65,6 +69,7 @@ impl Default for Options {
             words: Vec::new(),
             take_over: None,
             forwarding: true,
+            strict: false,
             legacy_port: None,
             legacy_root: std::env::var_os("SANDBOX_BASE_DIR")
                 .filter(|directory| !directory.is_empty())
@@ -117,6 +122,8 @@ pub(super) fn parse(
             "-isnotfc" => {}
             CAN_TAKE_OVER => return Ok(Parsed::Introduce),
             TAKE_OVER => options.take_over = Some(parsed(name, &value()?)?),
+            // who cannot become another has the rights of one user anyway
+            "--strict" => options.strict = users::may_change(),
             "--no-forwarding" => options.forwarding = false,
             "--host" => options.host = parsed(name, &value()?)?,
             "--port" => options.port = parsed(name, &value()?)?,

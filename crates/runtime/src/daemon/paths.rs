@@ -8,11 +8,23 @@ use std::path::{Component, Path, PathBuf};
 use super::error::Error;
 use super::users::User;
 
-/// Nothing means the working directory; `~` the home, as does any relative path.
-pub(super) fn resolve(path: &str, user: &User, workdir: Option<&Path>) -> Result<PathBuf, Error> {
+/// What the kernel takes. Longer ones would be looked at directory by directory before it refuses them.
+const LONGEST: usize = 4095;
+
+pub(super) fn check(path: &str) -> Result<(), Error> {
     if path.contains('\0') {
         return Err(Error::invalid("the path contains a zero byte"));
     }
+    if path.len() > LONGEST {
+        let message = format!("the path is longer than {LONGEST} bytes");
+        return Err(Error::invalid(message));
+    }
+    Ok(())
+}
+
+/// Nothing means the working directory; `~` the home, as does any relative path.
+pub(super) fn resolve(path: &str, user: &User, workdir: Option<&Path>) -> Result<PathBuf, Error> {
+    check(path)?;
     if path.is_empty() {
         return Ok(workdir.unwrap_or(&user.home).to_owned());
     }
@@ -101,7 +113,8 @@ mod tests {
             let found = resolve(path, &user, workdir.map(Path::new)).unwrap();
             assert_eq!(found, Path::new(resolved), "{path}");
         }
-        for refused in ["~other", "~other/x", "a\0b"] {
+        let long = "a/".repeat(2048);
+        for refused in ["~other", "~other/x", "a\0b", &long] {
             assert!(resolve(refused, &user, None).is_err(), "{refused}");
         }
     }

@@ -1,14 +1,15 @@
 //! Children: every one that ends is heard of and reaped, those of nobody included when the daemon is the first process.
 
 use std::io;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::ExitStatus;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, WaitStatus, getpid, kill_process_group, wait,
-    waitid,
+    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, getpid, kill_process_group, wait, waitid,
 };
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -28,9 +29,10 @@ pub(super) async fn reap(daemon: Arc<Daemon>) -> io::Result<()> {
     }
 }
 
-fn next_ended() -> Option<(Pid, WaitStatus)> {
+fn next_ended() -> Option<(Pid, ExitStatus)> {
     // that there are no children at all is an error to the kernel
-    wait(WaitOptions::NOHANG).ok().flatten()
+    let (pid, status) = wait(WaitOptions::NOHANG).ok().flatten()?;
+    Some((pid, ExitStatus::from_raw(status.as_raw())))
 }
 
 /// Waits for SIGTERM or SIGINT, passes SIGTERM on and lets commands end.

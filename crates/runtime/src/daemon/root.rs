@@ -9,11 +9,12 @@ use std::path::{Component, Path, PathBuf};
 
 use http::StatusCode;
 
-use super::error::{Code, Error};
+use super::error::Error;
 use super::files::Refusal;
 use super::filesystem::tree;
 use super::paths;
 use super::users::User;
+use crate::code::Code;
 
 /// As many as the kernel follows.
 const MOST_LINKS: usize = 40;
@@ -87,9 +88,7 @@ impl Root {
 
 /// Without its dots, which must not lead out.
 fn relative(path: &str) -> Result<PathBuf, Error> {
-    if path.contains('\0') {
-        return Err(Error::invalid("the path contains a zero byte"));
-    }
+    paths::check(path)?;
     let path = path.trim_start_matches('/');
     let mut depth = 0_usize;
     for component in Path::new(path).components() {
@@ -172,7 +171,7 @@ mod tests {
     use std::path::Path;
 
     use super::Root;
-    use crate::daemon::error::Code;
+    use crate::code::Code;
 
     #[test]
     fn paths_lead_to_where_their_links_lead_as_long_as_it_is_inside() {
@@ -224,10 +223,9 @@ mod tests {
             root.resolve("loop").unwrap_err().code,
             Code::FailedPrecondition
         );
-        assert_eq!(
-            root.resolve("a\0b").unwrap_err().code,
-            Code::InvalidArgument
-        );
+        for path in ["a\0b", &"a/".repeat(2048)] {
+            assert_eq!(root.resolve(path).unwrap_err().code, Code::InvalidArgument);
+        }
         assert_eq!(root.resolve_entry("out").unwrap(), real.join("out"));
         assert_eq!(
             root.resolve_entry("out/etc").unwrap_err().code,

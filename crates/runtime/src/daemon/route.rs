@@ -66,13 +66,9 @@ async fn dispatch(daemon: Arc<Daemon>, head: Parts, body: Incoming) -> Response<
         (_, "/health" | "/envs" | "/metrics") => not_allowed("GET"),
         (_, "/init" | "/upgrade" | "/files/compose" | "/v1/storage/mounts") => not_allowed("POST"),
         (_, "/files") => not_allowed("GET, POST"),
-        (method, path) => match path.strip_prefix('/').and_then(|p| p.split_once('/')) {
+        (_, path) => match path.strip_prefix('/').and_then(|p| p.split_once('/')) {
             Some((service @ ("process.Process" | "filesystem.Filesystem" | "sandbar.Once"), _)) => {
-                if method == Method::POST {
-                    call(daemon, &head, service, body).await
-                } else {
-                    not_allowed("POST")
-                }
+                call(daemon, &head, service, body).await
             }
             _ => not_found(path),
         },
@@ -81,18 +77,51 @@ async fn dispatch(daemon: Arc<Daemon>, head: Parts, body: Incoming) -> Response<
 
 async fn call(daemon: Arc<Daemon>, head: &Parts, service: &str, body: Incoming) -> Response<Body> {
     let user = user_of(&daemon, &head.headers);
-    let call = match Call::of(head, user.as_ref().err().cloned()) {
-        Ok(call) => call,
-        Err(status) => return rpc::refuse(status),
+    let asked = match Asked::of(head, user, body) {
+        Ok(asked) => asked,
+        Err(status) => return refuse_call(status),
     };
-    let path = head.uri.path();
-    let method = path.rsplit_once('/').map_or("", |(_, method)| method);
     let answered = match service {
-        "process.Process" => daemon.answer_process(method, call, user, body).await,
-        "sandbar.Once" => daemon.answer_once(method, call, user, body).await,
-        _ => daemon.answer_filesystem(method, call, user, body).await,
+        "process.Process" => daemon.answer_process(asked).await,
+        "sandbar.Once" => daemon.answer_once(asked).await,
+        _ => daemon.answer_filesystem(asked).await,
     };
-    answered.unwrap_or_else(|| not_found(path))
+    answered.unwrap_or_else(|| not_found(head.uri.path()))
+}
+
+/// The answer to what is no call.
+pub(super) fn refuse_call(status: StatusCode) -> Response<Body> {
+    match status {
+        StatusCode::METHOD_NOT_ALLOWED => not_allowed("POST"),
+        other => rpc::refuse(other),
+    }
+}
+
+/// What somebody wants of a service.
+pub(super) struct Asked<'a> {
+    pub(super) method: &'a str,
+    pub(super) call: Call,
+    pub(super) user: Result<User, Error>,
+    pub(super) body: Incoming,
+}
+
+impl<'a> Asked<'a> {
+    pub(super) fn of(
+        head: &'a Parts,
+        user: Result<User, Error>,
+        body: Incoming,
+    ) -> Result<Self, StatusCode> {
+        if head.method != Method::POST {
+            return Err(StatusCode::METHOD_NOT_ALLOWED);
+        }
+        let method = head.uri.path().rsplit_once('/');
+        Ok(Self {
+            method: method.map_or("", |(_, method)| method),
+            call: Call::of(head, user.as_ref().err().cloned())?,
+            user,
+            body,
+        })
+    }
 }
 
 /// Basic authorization names the user; there is no password.

@@ -8,6 +8,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::StatusCode;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -18,7 +19,7 @@ use tokio::sync::Notify;
 use super::body::Body;
 use super::options::Options;
 use super::upgrade::{Inherit, state};
-use super::{Daemon, legacy, route, sandboxd, sys};
+use super::{Daemon, legacy, route, rpc, sandboxd, sys};
 
 /// Longer than proxies in front keep a connection, so that it is never the daemon who closes one that is about to be used.
 const IDLE: Duration = Duration::from_secs(640);
@@ -52,10 +53,17 @@ impl Api {
         let handover = Arc::clone(&daemon.handover);
         // clients of the others cannot come back to what another daemon has taken over
         let _finished_first = (!self.is_envd()).then(|| handover.finishing());
-        match self {
+        let grpc = rpc::grpc_type(&request);
+        let response = match self {
             Self::Envd => route::answer(daemon, request).await,
             Self::Legacy => legacy::answer(daemon, request).await,
             Self::Sandboxd => sandboxd::answer(daemon, request).await,
+        };
+        match grpc {
+            Some(content_type) if response.status() != StatusCode::OK => {
+                rpc::refuse_in_grpc(content_type, response)
+            }
+            _ => response,
         }
     }
 
@@ -164,7 +172,10 @@ async fn accept(listener: Arc<Listener>, daemon: Arc<Daemon>, closed: Arc<Notify
         match accepted {
             Ok((connection, _)) => {
                 let (daemon, closed) = (Arc::clone(&daemon), Arc::clone(&closed));
+                // here and not in the task, before which the daemon may be replaced
+                let connected = api.is_envd().then(|| daemon.handover.connected());
                 tokio::spawn(async move {
+                    let _connected = connected;
                     serve(connection, api, daemon).await;
                     closed.notify_one();
                 });
@@ -187,14 +198,14 @@ async fn tidy_up(closed: Arc<Notify>) -> io::Result<()> {
 }
 
 async fn serve(connection: TcpStream, api: Api, daemon: Arc<Daemon>) {
-    let _connected = api.is_envd().then(|| daemon.handover.connected());
     // events are small and must not wait for each other
     let _ = connection.set_nodelay(true);
     let first = Notify::new();
     let service = service_fn(|request: http::Request<Incoming>| {
         first.notify_one();
         let daemon = Arc::clone(&daemon);
-        async move { Ok::<_, Infallible>(api.answer(daemon, request).await) }
+        // boxed, what answering needs is gone when the answer has begun, and not only when a stream of hours has ended
+        Box::pin(async move { Ok::<_, Infallible>(api.answer(daemon, request).await) })
     });
     let mut server = auto::Builder::new(TokioExecutor::new());
     server

@@ -2,12 +2,15 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use rustix::process::geteuid;
+use rustix::process::{getegid, geteuid};
+use rustix::thread::{CapabilitySet, capabilities};
 
 use super::Daemon;
-use super::error::{Code, Error};
+use super::error::Error;
+use crate::code::Code;
 
 /// Who a request acts for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,7 +18,7 @@ pub(super) struct User {
     pub(super) name: String,
     pub(super) uid: u32,
     pub(super) gid: u32,
-    /// All groups, the first one included.
+    /// All groups, the first one included. Of no meaning where nobody can become another.
     pub(super) groups: Vec<u32>,
     pub(super) home: PathBuf,
 }
@@ -48,51 +51,82 @@ impl Accounts {
         Self { etc }
     }
 
-    fn read(&self, file: &str) -> String {
-        // names that are not UTF-8 must not hide those that are
-        let bytes = fs::read(self.etc.join(file)).unwrap_or_default();
-        String::from_utf8_lossy(&bytes).into_owned()
+    /// Nothing if there is no such file. One that cannot be read now must not make another user of `user`.
+    fn read(&self, file: &str) -> Result<String, Error> {
+        let path = self.etc.join(file);
+        match fs::read(&path) {
+            // names that are not UTF-8 must not hide those that are
+            Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(String::new()),
+            Err(error) => {
+                let message = format!("error reading '{}': {error}", path.display());
+                Err(Error::new(Code::Unavailable, message))
+            }
+        }
     }
 
-    pub(super) fn find(&self, name: &str) -> Option<User> {
-        let passwd = self.read("passwd");
+    pub(super) fn find(&self, name: &str) -> Result<Option<User>, Error> {
+        let passwd = self.read("passwd")?;
         let account = accounts(&passwd).find(|account| account.name == name);
-        let account = match account {
+        let mut account = match account {
             Some(account) => account,
             None if name == "root" => root(),
-            None => return None,
+            None => return Ok(None),
         };
-        let groups = self.read("group");
+        if account.uid == geteuid().as_raw() && !may_change() {
+            account.gid = getegid().as_raw();
+        }
+        let groups = self.read("group")?;
         let further = groups_of(&groups)
             .filter(|group| group.gid != account.gid && has_member(group, name))
             .map(|group| group.gid);
-        Some(User {
+        Ok(Some(User {
             name: name.to_owned(),
             uid: account.uid,
             gid: account.gid,
             groups: [account.gid].into_iter().chain(further).collect(),
             home: account.home.into(),
-        })
+        }))
     }
 
     /// Who acts when nobody is named: `user`, as in E2B's images, else whoever runs the daemon.
-    fn fallback(&self) -> Option<User> {
-        let myself = geteuid().as_raw();
-        self.find("user").or_else(|| {
-            let passwd = self.read("passwd");
-            let account = accounts(&passwd).find(|account| account.uid == myself);
-            let name = account.map(|account| account.name.to_owned());
-            self.find(&name.or_else(|| (myself == 0).then(|| "root".to_owned()))?)
-        })
+    fn fallback(&self) -> Result<User, Error> {
+        match self.find("user")?.filter(may_become) {
+            Some(user) => Ok(user),
+            None => self.myself(),
+        }
+    }
+
+    /// Whoever runs the daemon, also if no file says who that is.
+    fn myself(&self) -> Result<User, Error> {
+        let uid = geteuid().as_raw();
+        let passwd = self.read("passwd")?;
+        let account = accounts(&passwd).find(|account| account.uid == uid);
+        let name = match account {
+            Some(account) => account.name,
+            None if uid == 0 => "root",
+            None => "",
+        };
+        let home = std::env::var_os("HOME").map(PathBuf::from);
+        let home = home.filter(|home| home.is_absolute());
+        Ok(self.find(name)?.unwrap_or_else(|| User {
+            name: uid.to_string(),
+            uid,
+            gid: getegid().as_raw(),
+            groups: Vec::new(),
+            home: home.unwrap_or_else(|| "/".into()),
+        }))
     }
 
     pub(super) fn names(&self) -> Names {
         let named = |(id, name): (u32, &str)| (id, name.to_owned());
+        // numbers are names as well
+        let read = |file| self.read(file).unwrap_or_default();
         Names {
-            users: accounts(&self.read("passwd"))
+            users: accounts(&read("passwd"))
                 .map(|account| named((account.uid, account.name)))
                 .collect(),
-            groups: groups_of(&self.read("group"))
+            groups: groups_of(&read("group"))
                 .map(|group| named((group.gid, group.name)))
                 .collect(),
         }
@@ -115,17 +149,30 @@ impl Daemon {
     /// The user that a request names, or the default one.
     pub(super) fn user(&self, named: Option<&str>) -> Result<User, Error> {
         let named = named.filter(|name| !name.is_empty()).map(str::to_owned);
-        match named.or_else(|| self.settings.default_user()) {
-            Some(name) => self.accounts.find(&name).ok_or_else(|| {
-                let message = format!("invalid username: '{name}'");
-                Error::new(Code::Unauthenticated, message)
-            }),
-            None => self
-                .accounts
-                .fallback()
-                .ok_or_else(|| Error::invalid("no user is named, and there is no default user")),
+        let Some(name) = named.or_else(|| self.settings.default_user()) else {
+            return self.accounts.fallback();
+        };
+        let user = self.accounts.find(&name)?.ok_or_else(|| {
+            let message = format!("invalid username: '{name}'");
+            Error::new(Code::Unauthenticated, message)
+        })?;
+        if may_become(&user) {
+            return Ok(user);
         }
+        let myself = self.accounts.myself()?.name;
+        let message = format!("the daemon runs as '{myself}' and cannot act as '{name}'");
+        Err(Error::new(Code::PermissionDenied, message))
     }
+}
+
+fn may_become(user: &User) -> bool {
+    user.uid == geteuid().as_raw() || may_change()
+}
+
+/// Whether commands can be started as somebody else. A sandbox may forbid it even to root.
+pub(super) fn may_change() -> bool {
+    let needed = CapabilitySet::SETUID | CapabilitySet::SETGID;
+    capabilities(None).is_ok_and(|sets| sets.effective.contains(needed))
 }
 
 /// There is always root, also where no file says so.
@@ -188,11 +235,11 @@ mod tests {
         fs::write(etc.path().join("passwd"), passwd).unwrap();
         fs::write(etc.path().join("group"), group).unwrap();
         let accounts = Accounts::new(etc.path().into());
-        let alice = accounts.find("alice").unwrap();
+        let alice = accounts.find("alice").unwrap().unwrap();
         assert_eq!((alice.uid, alice.gid), (1001, 1001));
         assert_eq!(alice.groups, [1001, 50]);
         assert_eq!(alice.home, Path::new("/home/alice"));
-        assert_eq!(accounts.find("bob"), None);
+        assert_eq!(accounts.find("bob").unwrap(), None);
         assert_eq!(accounts.names().user(1001), "alice");
         assert_eq!(accounts.names().group(7), "7");
     }
@@ -201,7 +248,7 @@ mod tests {
     fn an_empty_image_has_root() {
         let etc = tempfile::tempdir().unwrap();
         let accounts = Accounts::new(etc.path().into());
-        assert_eq!(accounts.find("root").unwrap().uid, 0);
-        assert_eq!(accounts.find("user"), None);
+        assert_eq!(accounts.find("root").unwrap().unwrap().uid, 0);
+        assert_eq!(accounts.find("user").unwrap(), None);
     }
 }

@@ -66,7 +66,7 @@ pub struct EntryInfo {
     #[prost(string, tag = "3")]
     pub path: String,
     #[prost(int64, tag = "4")]
-    #[serde(serialize_with = "json::int64")]
+    #[serde(serialize_with = "json::long")]
     pub size: i64,
     #[prost(uint32, tag = "5")]
     pub mode: u32,

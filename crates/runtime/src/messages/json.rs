@@ -24,13 +24,7 @@ pub(super) fn base64<S: Serializer>(bytes: &Option<Bytes>, out: S) -> Result<S::
 }
 
 /// 64-bit numbers are strings: JavaScript would round them.
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's shape")]
-pub(super) fn int64<S: Serializer>(number: &i64, out: S) -> Result<S::Ok, S::Error> {
-    out.collect_str(number)
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's shape")]
-pub(super) fn uint64<S: Serializer>(number: &u64, out: S) -> Result<S::Ok, S::Error> {
+pub(super) fn long<S: Serializer>(number: &impl fmt::Display, out: S) -> Result<S::Ok, S::Error> {
     out.collect_str(number)
 }
 

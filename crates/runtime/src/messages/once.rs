@@ -41,7 +41,7 @@ pub struct Tail {
     pub last: Option<Bytes>,
     /// How much was written before it, which is gone.
     #[prost(uint64, tag = "2")]
-    #[serde(serialize_with = "json::uint64")]
+    #[serde(serialize_with = "json::long")]
     pub dropped: u64,
 }
 

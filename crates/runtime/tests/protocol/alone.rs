@@ -1,12 +1,8 @@
 //! Tests that change the machine, each in namespaces of its own: what it mounts and listens on goes with them.
 
 use std::process::Command;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use rustix::process::geteuid;
-
-use crate::client::PATIENCE;
 
 const INSIDE: &str = "SANDBAR_TEST_ALONE";
 
@@ -49,12 +45,4 @@ pub(crate) fn alone(test: &str, body: impl FnOnce()) {
         output.status.success() && said.contains("1 passed"),
         "{said}"
     );
-}
-
-pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !holds() {
-        assert!(begin.elapsed() < PATIENCE, "waited in vain until {what}");
-        thread::sleep(Duration::from_millis(20));
-    }
 }

@@ -1,16 +1,22 @@
 //! A daemon of a test's own, with users of its own.
 
-use std::fs::{self, Permissions};
+use std::fs::{self, File, Permissions};
 use std::io::{BufRead, BufReader, Lines};
 use std::net::SocketAddr;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, getegid, geteuid, kill_process};
 use tempfile::TempDir;
 
+use crate::client::PATIENCE;
+
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_sandbar-runtime");
+
+/// Nobody has this number.
+pub(crate) const ORDINARY: u32 = 61_234;
 
 pub(crate) struct Daemon {
     child: Child,
@@ -60,10 +66,61 @@ impl Daemon {
         let mut unshare = Command::new("unshare");
         unshare.args(["--pid", "--mount-proc", "--fork", "--kill-child", PROGRAM]);
         let mut daemon = Self::launch_by(unshare, "127.0.0.1");
-        let outer = daemon.child.id();
-        let children = fs::read_to_string(format!("/proc/{outer}/task/{outer}/children"));
-        daemon.pid = children.unwrap().trim().parse().unwrap();
+        daemon.pid = child_of(daemon.child.id());
         daemon
+    }
+
+    /// As the first process of a sandbox in which there is nothing else: its root is empty but for the program. Only root can.
+    pub(crate) fn launch_in_nothing() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("root");
+        fs::create_dir(&root).unwrap();
+        fs::copy(PROGRAM, root.join("program")).unwrap();
+        for library in libraries() {
+            let copy = root.join(library.strip_prefix("/").unwrap());
+            fs::create_dir_all(copy.parent().unwrap()).unwrap();
+            fs::copy(&library, copy).unwrap();
+        }
+        let mut unshare = Command::new("unshare");
+        unshare
+            .args(["--pid", "--mount", "--fork", "--kill-child", "--root"])
+            .args([&*root, Path::new("/program")])
+            .stderr(File::create(dir.path().join("complaints")).unwrap());
+        let (mut daemon, _) = Self::launch_in(dir, unshare, "127.0.0.1");
+        daemon.pid = child_of(daemon.child.id());
+        daemon
+    }
+
+    /// As a user that no file names, who owns nothing but a home and may not become another. Only root can.
+    pub(crate) fn launch_ordinary() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        // others may not get to where the program is
+        let program = dir.path().join("program");
+        fs::copy(PROGRAM, &program).unwrap();
+        let complaints = File::create(dir.path().join("complaints")).unwrap();
+        let id = ORDINARY.to_string();
+        let mut setpriv = Command::new("setpriv");
+        setpriv
+            .args(["--reuid", &id, "--regid", &id, "--clear-groups"])
+            .arg(program)
+            .env("HOME", dir.path().join("home"))
+            .stderr(complaints);
+        let (daemon, _) = Self::launch_in(dir, setpriv, "127.0.0.1");
+        for file in ["passwd", "group"] {
+            fs::remove_file(daemon.dir.path().join(file)).unwrap();
+        }
+        chown(daemon.home(), Some(ORDINARY), Some(ORDINARY)).unwrap();
+        daemon
+    }
+
+    /// What an ordinary one, or one in nothing, has written to its standard error.
+    pub(crate) fn complaints(&self) -> String {
+        fs::read_to_string(self.dir.path().join("complaints")).unwrap()
+    }
+
+    /// Names users from now on.
+    pub(crate) fn name_users(&self, passwd: &str) {
+        fs::write(self.dir.path().join("passwd"), passwd).unwrap();
     }
 
     /// By a command that ends with the program, listening on an address.
@@ -173,6 +230,21 @@ pub(crate) fn user_ids() -> (u32, u32) {
     }
 }
 
+fn child_of(pid: u32) -> u32 {
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+    children.unwrap().trim().parse().unwrap()
+}
+
+/// What the program needs to start at all, as tests are not built static.
+fn libraries() -> Vec<PathBuf> {
+    let listed = Command::new("ldd").arg(PROGRAM).output().unwrap();
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    let paths = listed
+        .split_whitespace()
+        .filter(|word| word.starts_with('/'));
+    paths.map(PathBuf::from).collect()
+}
+
 fn make_users(etc: &Path) {
     let (uid, gid) = user_ids();
     let home = etc.join("home");
@@ -185,4 +257,12 @@ fn make_users(etc: &Path) {
     fs::write(etc.join("passwd"), passwd).unwrap();
     let group = format!("root:x:0:\nuser:x:{gid}:\nextra:x:4242:other,user\n");
     fs::write(etc.join("group"), group).unwrap();
+}
+
+pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !holds() {
+        assert!(begin.elapsed() < PATIENCE, "waited in vain until {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use crate::alone::{OUTWARD_V4, OUTWARD_V6, alone, wait_until};
+use crate::alone::{OUTWARD_V4, OUTWARD_V6, alone};
 use crate::client::PATIENCE;
-use crate::daemon::{Daemon, PROGRAM};
+use crate::daemon::{Daemon, PROGRAM, wait_until};
 use crate::upgrade::upgrade;
 
 /// A few looks of the daemon. Too short, a test would see less than it could; it would not fail for it.

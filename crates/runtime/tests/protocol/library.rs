@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use runtime::client::{Client, Command, Error, Init};
+use runtime::client::{Client, Code, Command, Error, Init};
 use runtime::messages::once::{Outcome, Tail};
 
 use crate::daemon::Daemon;
@@ -127,11 +127,15 @@ async fn a_command_that_takes_too_long_is_ended() {
 async fn a_refusal_says_what_was_wrong_and_a_daemon_that_is_not_there_where_it_was_sought() {
     let daemon = Daemon::launch();
     let none = client(&daemon).run(&Command::new(["/no/such"]), LONG).await;
-    assert!(none.as_ref().unwrap_err().is_refused_as("invalid_argument"));
+    assert!(
+        none.as_ref()
+            .unwrap_err()
+            .is_refused_as(Code::InvalidArgument)
+    );
     assert!(none.unwrap_err().to_string().contains("/no/such"));
     let stranger = client(&daemon).as_user("nobody-knows");
     let refused = stranger.run(&sh("true"), LONG).await.unwrap_err();
-    assert!(refused.is_refused_as("unauthenticated"), "{refused}");
+    assert!(refused.is_refused_as(Code::Unauthenticated), "{refused}");
 
     let address = daemon.address.to_string();
     drop(daemon);
@@ -150,9 +154,9 @@ async fn files_are_written_and_read_back_whatever_is_in_them() {
     let read = client.read(&path, content.len(), LONG).await.unwrap();
     assert_eq!(read, content);
     let large = client.read(&path, content.len() - 1, LONG).await;
-    assert!(large.unwrap_err().is_refused_as("resource_exhausted"));
+    assert!(large.unwrap_err().is_refused_as(Code::ResourceExhausted));
     let missing = client.read("/no/such", 1, LONG).await.unwrap_err();
-    assert!(missing.is_refused_as("not_found"), "{missing}");
+    assert!(missing.is_refused_as(Code::NotFound), "{missing}");
 }
 
 #[tokio::test]
@@ -173,7 +177,7 @@ async fn init_is_tried_again_until_the_daemon_is_there_but_not_when_it_refuses()
     fates.lock().unwrap().extend(ways);
     init.access_token = Some("other".to_owned());
     let refused = client.init(&init).await.unwrap_err();
-    assert!(refused.is_refused_as("unauthenticated"), "{refused}");
+    assert!(refused.is_refused_as(Code::Unauthenticated), "{refused}");
     assert_eq!(fates.lock().unwrap().len(), ways.len(), "it was asked once");
 }
 
@@ -257,5 +261,5 @@ async fn a_daemon_that_knows_nothing_of_running_once_says_so() {
         .run_once("hook", &sh("true"), LONG)
         .await
         .unwrap_err();
-    assert!(refused.is_refused_as("unimplemented"), "{refused}");
+    assert!(refused.is_refused_as(Code::Unimplemented), "{refused}");
 }

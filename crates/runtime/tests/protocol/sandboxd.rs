@@ -241,8 +241,8 @@ async fn a_started_process_is_written_to_and_tells_what_it_writes_and_its_end() 
 async fn a_signal_is_for_all_that_a_process_has_started() {
     let daemon = Daemon::launch_sandboxd();
     for signal in [2, 15] {
-        // a shell comes to its trap when what it waits for has ended
-        let script = "trap 'exit 5' INT TERM; echo ready; sleep 600";
+        // a shell comes to its trap when what it waits for has ended, and that speaks when it can be ended
+        let script = "trap 'exit 5' INT TERM; sh -c 'echo ready; exec sleep 600'; true";
         let mut running = Running::of(&daemon, shell(script), None).await;
         running.wrote("ready\n").await;
         assert_eq!(running.signal(&daemon, signal).await, "0");

@@ -1,7 +1,8 @@
 //! Volumes that are mounted into a sandbox: over HTTP, and by the program that controllers execute in it.
 
 use std::fs::{self, File, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -9,11 +10,12 @@ use prost::Message as _;
 use runtime::messages::csi::{MountVolume, NodePublishVolumeRequest, VolumeCapability};
 use serde_json::{Value, json};
 
-use crate::alone::{alone, wait_until};
+use crate::alone::alone;
 use crate::client::{Reply, basic, encode};
-use crate::daemon::Daemon;
+use crate::daemon::{Daemon, wait_until};
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_sandbox-runtime-storage");
+/// The daemon's own program, under the name by which it is this.
+const PROGRAM: &str = env!("CARGO_BIN_EXE_sandbar-runtime");
 
 fn mount_over_http(daemon: &Daemon, driver: &str, request: &Value) -> Reply {
     let body = json!({"driver": driver, "publishRequest": request}).to_string();
@@ -32,8 +34,14 @@ fn config(request: &NodePublishVolumeRequest) -> String {
     encode(request.encode_to_vec())
 }
 
-fn execution(driver: &str, request: &NodePublishVolumeRequest) -> Command {
+fn program() -> Command {
     let mut command = Command::new(PROGRAM);
+    command.arg0("/mnt/envd/sandbox-runtime-storage");
+    command
+}
+
+fn execution(driver: &str, request: &NodePublishVolumeRequest) -> Command {
+    let mut command = program();
     command.args(["mount", "--driver", driver, "--config", &config(request)]);
     command
 }
@@ -54,17 +62,28 @@ fn mounts_at(target: &str) -> usize {
 }
 
 /// Two directories, each with a file that says which it is, and a place that does not exist yet.
-fn volumes(daemon: &Daemon) -> (String, String, String) {
-    for name in ["one", "other"] {
-        fs::create_dir(daemon.path(name)).unwrap();
-        fs::set_permissions(daemon.path(name), Permissions::from_mode(0o777)).unwrap();
-        fs::write(daemon.path(name) + "/which", name).unwrap();
-    }
-    (
-        daemon.path("one"),
-        daemon.path("other"),
-        daemon.path("mnt/volume"),
-    )
+struct Volumes {
+    one: String,
+    other: String,
+    target: String,
+}
+
+/// Alone with a daemon that has them.
+fn with_volumes(test: &str, body: impl FnOnce(&Daemon, Volumes)) {
+    alone(test, || {
+        let daemon = Daemon::launch();
+        for name in ["one", "other"] {
+            fs::create_dir(daemon.path(name)).unwrap();
+            fs::set_permissions(daemon.path(name), Permissions::from_mode(0o777)).unwrap();
+            fs::write(daemon.path(name) + "/which", name).unwrap();
+        }
+        let volumes = Volumes {
+            one: daemon.path("one"),
+            other: daemon.path("other"),
+            target: daemon.path("mnt/volume"),
+        };
+        body(&daemon, volumes);
+    });
 }
 
 fn which(target: &str) -> String {
@@ -73,11 +92,9 @@ fn which(target: &str) -> String {
 
 #[test]
 fn a_directory_is_bound_over_http_and_seen_by_commands() {
-    alone(
+    with_volumes(
         "storage::a_directory_is_bound_over_http_and_seen_by_commands",
-        || {
-            let daemon = Daemon::launch();
-            let (one, _, target) = volumes(&daemon);
+        |daemon, Volumes { one, target, .. }| {
             let request = json!({
                 "volumeId": "pv-1-abcdef",
                 "targetPath": target,
@@ -85,7 +102,7 @@ fn a_directory_is_bound_over_http_and_seen_by_commands() {
                 "volumeCapability": {"mount": {"fsType": "ext4"}, "accessMode": {"mode": "MULTI_NODE_MULTI_WRITER"}},
                 "volumeContext": {"path": one},
             });
-            let reply = mount_over_http(&daemon, "bind", &request);
+            let reply = mount_over_http(daemon, "bind", &request);
             let mounted = json!({"success": true, "mountPath": target, "message": "mounted"});
             assert_eq!((reply.status, reply.json()), (200, mounted.clone()));
             let ran = daemon.run(&format!("cat {target}/which; echo new > {target}/written"));
@@ -93,7 +110,7 @@ fn a_directory_is_bound_over_http_and_seen_by_commands() {
             assert_eq!(daemon.read("one/written"), b"new\n");
             // again is the same, also by the names that the fields have in protobuf
             let again = json!({"target_path": target, "volume_context": {"path": one}});
-            let reply = mount_over_http(&daemon, "bind", &again);
+            let reply = mount_over_http(daemon, "bind", &again);
             assert_eq!((reply.status, reply.json()), (200, mounted));
             assert_eq!(mounts_at(&target), 1);
         },
@@ -102,16 +119,16 @@ fn a_directory_is_bound_over_http_and_seen_by_commands() {
 
 #[test]
 fn the_program_that_controllers_execute_mounts_the_same() {
-    alone(
+    with_volumes(
         "storage::the_program_that_controllers_execute_mounts_the_same",
-        || {
-            let daemon = Daemon::launch();
-            let (one, _, target) = volumes(&daemon);
+        |daemon, Volumes { one, target, .. }| {
             let arguments = ["mount", "--driver", "bind", "--config"];
             let config = config(&bind(&one, &target));
             let arguments: Vec<&str> = arguments.into_iter().chain([&*config]).collect();
+            let program = daemon.path("sandbox-runtime-storage");
+            symlink(PROGRAM, &program).unwrap();
             let start =
-                json!({"process": {"cmd": PROGRAM, "args": arguments, "envs": {"POD_UID": "1"}}});
+                json!({"process": {"cmd": program, "args": arguments, "envs": {"POD_UID": "1"}}});
             let root = [("authorization", &*basic("root"))];
             for _ in 0..2 {
                 let ran = daemon.start_with_request(&root, &start).finish();
@@ -125,11 +142,9 @@ fn the_program_that_controllers_execute_mounts_the_same() {
 
 #[test]
 fn another_source_at_the_same_place_is_refused() {
-    alone(
+    with_volumes(
         "storage::another_source_at_the_same_place_is_refused",
-        || {
-            let daemon = Daemon::launch();
-            let (one, other, target) = volumes(&daemon);
+        |daemon, Volumes { one, other, target }| {
             assert!(execute("bind", &bind(&one, &target)).status.success());
             let refused = execute("bind", &bind(&other, &target));
             assert_eq!(refused.status.code(), Some(1));
@@ -137,7 +152,7 @@ fn another_source_at_the_same_place_is_refused() {
             let says = format!("cannot mount {other} at '{target}'");
             assert!(said.contains(&says) && said.contains("one' of"), "{said}");
             let request = json!({"targetPath": target, "volumeContext": {"path": other}});
-            let reply = mount_over_http(&daemon, "bind", &request);
+            let reply = mount_over_http(daemon, "bind", &request);
             assert_eq!(reply.status, 409);
             assert_eq!(reply.json()["success"], false);
             assert_eq!(reply.json()["mountPath"], target);
@@ -151,11 +166,9 @@ fn another_source_at_the_same_place_is_refused() {
 
 #[test]
 fn a_volume_is_as_read_only_as_it_was_asked_for() {
-    alone(
+    with_volumes(
         "storage::a_volume_is_as_read_only_as_it_was_asked_for",
-        || {
-            let daemon = Daemon::launch();
-            let (one, _, target) = volumes(&daemon);
+        |daemon, Volumes { one, target, .. }| {
             let writable = bind(&one, &target);
             let read_only = NodePublishVolumeRequest {
                 readonly: true,
@@ -197,11 +210,9 @@ fn a_volume_is_as_read_only_as_it_was_asked_for() {
 
 #[test]
 fn flags_are_those_of_the_volume_and_of_where_it_lies() {
-    alone(
+    with_volumes(
         "storage::flags_are_those_of_the_volume_and_of_where_it_lies",
-        || {
-            let daemon = Daemon::launch();
-            let (one, _, target) = volumes(&daemon);
+        |_, Volumes { one, target, .. }| {
             let mount = ["-t", "tmpfs", "-o", "noexec", "tmpfs", &one];
             assert!(
                 Command::new("mount")
@@ -227,11 +238,9 @@ fn flags_are_those_of_the_volume_and_of_where_it_lies() {
 
 #[test]
 fn the_same_asked_for_twice_at_once_is_mounted_once() {
-    alone(
+    with_volumes(
         "storage::the_same_asked_for_twice_at_once_is_mounted_once",
-        || {
-            let daemon = Daemon::launch();
-            let (one, _, target) = volumes(&daemon);
+        |_, Volumes { one, target, .. }| {
             fs::create_dir_all(&target).unwrap();
             // this test is the first of the two, and has not mounted it yet
             let place = File::open(&target).unwrap();
@@ -323,7 +332,7 @@ fn what_cannot_be_understood_is_refused() {
         &["unmount"],
         &[],
     ] {
-        let output = Command::new(PROGRAM).args(arguments).output().unwrap();
+        let output = program().args(arguments).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
     }
 }

@@ -1,16 +1,15 @@
 //! A daemon that is replaced while it is in use.
 
 use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::alone::wait_until;
 use crate::client::{Answer, Running, decode, encode, shell};
-use crate::daemon::{Daemon, PROGRAM};
+use crate::daemon::{Daemon, PROGRAM, wait_until};
 
 pub(crate) const TOKEN: [(&str, &str); 1] = [("x-access-token", "secret")];
 
@@ -72,6 +71,17 @@ fn until_told_to_come_again(mut events: Answer) -> String {
         text += &decode(&message["event"]["data"]["stdout"]);
         text += &decode(&message["event"]["data"]["pty"]);
     }
+}
+
+/// A connection on which the ten bytes of a file are to follow.
+pub(crate) fn begin_upload(daemon: &Daemon, path: &str) -> TcpStream {
+    let mut upload = daemon.connect();
+    let head = format!(
+        "POST /files?path={path} HTTP/1.1\r\nhost: sandbox\r\nx-access-token: secret\r\n\
+         content-type: application/octet-stream\r\ncontent-length: 10\r\n\r\n"
+    );
+    upload.write_all(head.as_bytes()).unwrap();
+    upload
 }
 
 #[test]
@@ -185,29 +195,15 @@ fn a_watcher_tells_what_happened_before_while_and_after_the_daemon_was_replaced(
 #[test]
 fn an_upload_under_way_is_finished_first_and_nobody_who_connects_is_refused() {
     let daemon = launch();
-    let mut upload = daemon.connect();
     let path = daemon.path("uploaded");
-    let head = format!(
-        "POST /files?path={path} HTTP/1.1\r\nhost: sandbox\r\nx-access-token: secret\r\n\
-         content-type: application/octet-stream\r\ncontent-length: 10\r\n\r\nfirst"
-    );
-    upload.write_all(head.as_bytes()).unwrap();
+    let mut upload = begin_upload(&daemon, &path);
+    upload.write_all(b"first").unwrap();
     wait_until("the upload begins", || std::fs::exists(&path).unwrap());
     let stop = Arc::new(AtomicBool::new(false));
-    let (address, stopped) = (daemon.address, Arc::clone(&stop));
-    let visitor = std::thread::spawn(move || {
-        let mut visits = 0;
-        while !stopped.load(Ordering::Relaxed) {
-            let mut connection = TcpStream::connect(address).unwrap();
-            connection
-                .write_all(b"GET /health HTTP/1.1\r\nhost: sandbox\r\nconnection: close\r\n\r\n")
-                .unwrap();
-            let mut answer = String::new();
-            connection.read_to_string(&mut answer).unwrap();
-            assert!(answer.starts_with("HTTP/1.1 204"), "{answer}");
-            visits += 1;
-        }
-        visits
+    // several, so that one is always just being accepted
+    let visitors = [(); 4].map(|()| {
+        let (address, stopped) = (daemon.address, Arc::clone(&stop));
+        std::thread::spawn(move || visit_until(&stopped, address))
     });
     std::thread::scope(|scope| {
         scope.spawn(|| upgrade(&daemon, b""));
@@ -220,7 +216,25 @@ fn an_upload_under_way_is_finished_first_and_nobody_who_connects_is_refused() {
         upgrade(&daemon, b"");
     }
     stop.store(true, Ordering::Relaxed);
-    assert!(visitor.join().unwrap() > 0);
+    for visitor in visitors {
+        assert!(visitor.join().unwrap() > 0);
+    }
+}
+
+/// How many visits there were, each answered.
+fn visit_until(stopped: &AtomicBool, address: SocketAddr) -> usize {
+    let mut visits = 0;
+    while !stopped.load(Ordering::Relaxed) {
+        let mut connection = TcpStream::connect(address).unwrap();
+        connection
+            .write_all(b"GET /health HTTP/1.1\r\nhost: sandbox\r\nconnection: close\r\n\r\n")
+            .unwrap();
+        let mut answer = String::new();
+        connection.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 204"), "{answer}");
+        visits += 1;
+    }
+    visits
 }
 
 #[test]

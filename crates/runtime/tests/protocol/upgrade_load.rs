@@ -7,10 +7,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::alone::wait_until;
 use crate::client::{Answer, Running, decode, shell};
-use crate::daemon::Daemon;
-use crate::upgrade::{TOKEN, call, join, launch, start, upgrade};
+use crate::daemon::{Daemon, wait_until};
+use crate::upgrade::{TOKEN, begin_upload, call, join, launch, start, upgrade};
 
 const COMMANDS: usize = 100;
 const TERMINALS: usize = 10;
@@ -74,12 +73,7 @@ fn upload(daemon: &Daemon, is_over: &AtomicBool) -> usize {
     let path = daemon.path("uploaded");
     let mut count = 0;
     while !is_over.load(Ordering::Relaxed) {
-        let mut upload = daemon.connect();
-        let head = format!(
-            "POST /files?path={path} HTTP/1.1\r\nhost: sandbox\r\nx-access-token: secret\r\n\
-             content-type: application/octet-stream\r\ncontent-length: 10\r\n\r\n"
-        );
-        upload.write_all(head.as_bytes()).unwrap();
+        let mut upload = begin_upload(daemon, &path);
         let text = format!("{count:010}");
         for half in [&text[..5], &text[5..]] {
             thread::sleep(Duration::from_millis(50));

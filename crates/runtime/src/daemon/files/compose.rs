@@ -59,6 +59,7 @@ fn run(daemon: &Daemon, body: &[u8]) -> Result<Written, Refusal> {
         .iter()
         .map(|path| resolve(daemon, &user, path))
         .collect::<Result<_, _>>()?;
+    let _rights = daemon.act_for(&user)?;
     for source in &sources {
         check(source, &destination)?;
     }

@@ -65,6 +65,7 @@ fn find(daemon: &Daemon, request: &Parts) -> Result<Found, Refusal> {
     access::check(daemon, request, &query, Operation::Read)?;
     let user = daemon.user(query.username.as_deref())?;
     let path = resolve(daemon, &user, query.path.as_deref().unwrap_or_default())?;
+    let _rights = daemon.act_for(&user)?;
     let (file, metadata) = open(&path)?;
     Ok(Found {
         path,

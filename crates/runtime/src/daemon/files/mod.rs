@@ -25,6 +25,8 @@ pub(super) use self::compose::compose;
 pub(super) use self::content::Content;
 pub(super) use self::download::{download, octets};
 pub(super) use self::multipart::Multipart;
+#[cfg(feature = "fuzz")]
+pub(super) use self::multipart::boundary;
 pub(super) use self::upload::{
     Target, boundary_of, copy, fill, of_body, open_for, receive, upload,
 };

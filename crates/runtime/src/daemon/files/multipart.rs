@@ -28,7 +28,7 @@ pub(in crate::daemon) struct Part {
 }
 
 /// The boundary that a content type names.
-pub(super) fn boundary(content_type: &str) -> Option<String> {
+pub(in crate::daemon) fn boundary(content_type: &str) -> Option<String> {
     let (_, parameters) = content_type.split_once(';')?;
     let found = parameters_of(parameters).into_iter();
     let (_, boundary) = found.into_iter().find(|(name, _)| name == "boundary")?;
@@ -54,16 +54,16 @@ impl<R: BufRead> Multipart<R> {
             self.copy_until_delimiter(&mut io::sink())?;
         }
         self.between_parts = false;
-        let line = self.take_until(b"\r\n")?;
-        if line.starts_with(b"--") {
+        if self.was_last_delimiter()? {
             return Ok(None);
         }
+        let line = self.take_line()?;
         if !line.iter().all(|byte| matches!(byte, b' ' | b'\t')) {
             return Err(malformed("a boundary is followed by something else"));
         }
         let mut part = Part::default();
         loop {
-            let line = self.take_until(b"\r\n")?;
+            let line = self.take_line()?;
             if line.is_empty() {
                 return Ok(Some(part));
             }
@@ -95,19 +95,27 @@ impl<R: BufRead> Multipart<R> {
         }
     }
 
-    fn take_until(&mut self, end: &[u8]) -> io::Result<Vec<u8>> {
+    /// Two dashes follow the last one, and need no line to end with.
+    fn was_last_delimiter(&mut self) -> io::Result<bool> {
+        while self.unread.len() < 2 {
+            self.read_more()?;
+        }
+        Ok(self.unread.starts_with(b"--"))
+    }
+
+    /// Without its end.
+    fn take_line(&mut self) -> io::Result<Vec<u8>> {
         loop {
-            if let Some(at) = memmem::find(&self.unread, end) {
-                let mut taken: Vec<u8> = self.unread.drain(..at + end.len()).collect();
-                taken.truncate(at);
-                return Ok(taken);
-            }
-            // the last boundary needs no line after it
-            if self.unread.starts_with(b"--") {
-                return Ok(std::mem::take(&mut self.unread));
-            }
-            if self.unread.len() > LARGEST_HEAD {
+            let end = memmem::find(&self.unread, b"\r\n");
+            // the last byte may be the first of the line's end
+            let length = end.unwrap_or(self.unread.len().saturating_sub(1));
+            if length > LARGEST_HEAD {
                 return Err(malformed("the headers of a part are too long"));
+            }
+            if let Some(at) = end {
+                let mut line: Vec<u8> = self.unread.drain(..at + 2).collect();
+                line.truncate(at);
+                return Ok(line);
             }
             self.read_more()?;
         }
@@ -200,7 +208,7 @@ fn malformed(what: &str) -> io::Error {
 mod tests {
     use std::io::BufReader;
 
-    use super::{Multipart, Part, boundary};
+    use super::{LARGEST_HEAD, Multipart, Part, boundary};
 
     /// Everything in it, read in pieces of the given size.
     fn read(body: &[u8], piece: usize) -> std::io::Result<Vec<(Part, Vec<u8>)>> {
@@ -227,6 +235,27 @@ mod tests {
             assert_eq!(parts[1].0.filename.as_deref(), Some("café"));
             assert_eq!(parts[1].0.name, "file");
             assert_eq!(parts[1].1, b"");
+        }
+    }
+
+    #[test]
+    fn a_header_that_begins_like_the_last_boundary_is_a_header() {
+        let body = b"--XX\r\n--Content-Disposition: form-data; name=no\r\n\r\nx\r\n--XX--";
+        for piece in 1..body.len() {
+            let parts = read(body, piece).unwrap();
+            assert_eq!(parts, [(Part::default(), b"x".to_vec())], "{piece}");
+        }
+    }
+
+    #[test]
+    fn a_header_is_too_long_however_it_arrives() {
+        for (length, is_read) in [(LARGEST_HEAD, true), (LARGEST_HEAD + 1, false)] {
+            let header = "x".repeat(length);
+            let body = format!("--XX\r\n{header}\r\n\r\ncontent\r\n--XX--");
+            for piece in [1, 100, body.len()] {
+                let read = read(body.as_bytes(), piece);
+                assert_eq!(read.is_ok(), is_read, "{length} in pieces of {piece}");
+            }
         }
     }
 

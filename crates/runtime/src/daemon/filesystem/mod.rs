@@ -8,88 +8,60 @@ mod interest;
 pub(super) mod tree;
 mod watches;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::Response;
 use hyper::body::Incoming;
-use tokio::task::spawn_blocking;
 
 use self::watches::Watch;
 pub(super) use self::watches::Watches;
+use super::Daemon;
 use super::body::Body;
 use super::error::Error;
 use super::handover;
+use super::route::Asked;
 use super::rpc::{self, Call, Sink};
-use super::users::{Names, User};
-use super::{Daemon, paths};
+use super::scope::Scope;
 use crate::messages::Empty;
 use crate::messages::filesystem::{
     CreateWatcherResponse, EntryInfo, EntryResponse, ListDirRequest, ListDirResponse, MoveRequest,
     PathRequest, WatchDirResponse, WatchRequest, WatcherEventsResponse, WatcherRequest,
 };
 
-/// Whose files, and what the numbers of their owners mean.
-struct Scope {
-    daemon: Arc<Daemon>,
-    user: User,
-}
-
-impl Scope {
-    fn resolve(&self, path: &str) -> Result<PathBuf, Error> {
-        let workdir = self.daemon.settings.default_workdir();
-        paths::resolve(path, &self.user, workdir.as_deref())
-    }
-
-    fn names(&self) -> Names {
-        self.daemon.accounts.names()
-    }
-}
-
-/// Runs where a slow disk holds up nobody else.
-pub(super) async fn elsewhere<T: Send + 'static, E: From<Error> + Send + 'static>(
-    work: impl FnOnce() -> Result<T, E> + Send + 'static,
-) -> Result<T, E> {
-    let done = spawn_blocking(work).await;
-    done.unwrap_or_else(|broken| Err(Error::broken(broken).into()))
-}
-
 impl Daemon {
     /// `None` when there is no such method.
     pub(super) async fn answer_filesystem(
         self: Arc<Self>,
-        method: &str,
-        call: Call,
-        user: Result<User, Error>,
-        body: Incoming,
+        asked: Asked<'_>,
     ) -> Option<Response<Body>> {
+        let (call, body) = (asked.call, asked.body);
         let daemon = Arc::clone(&self);
-        let scope = user.map(|user| Scope { daemon, user });
+        let scope = asked.user.map(|user| Scope { daemon, user });
         let keepalive = call.keepalive();
-        Some(match method {
+        Some(match asked.method {
             "Stat" => answer_entry(call, body, scope, tree::stat).await,
             "MakeDir" => answer_entry(call, body, scope, tree::make_directory).await,
             "Move" => {
                 rpc::unary(call, body, async |request: MoveRequest| {
-                    let scope = scope?;
-                    let entry = elsewhere(move || tree::rename(&scope, &request)).await?;
+                    let work = move |scope: &Scope| tree::rename(scope, &request);
+                    let entry = scope?.elsewhere(work).await?;
                     Ok(EntryResponse { entry: Some(entry) })
                 })
                 .await
             }
             "ListDir" => {
                 rpc::unary(call, body, async |request: ListDirRequest| {
-                    let scope = scope?;
-                    let entries = elsewhere(move || tree::list(&scope, &request)).await?;
+                    let work = move |scope: &Scope| tree::list(scope, &request);
+                    let entries = scope?.elsewhere(work).await?;
                     Ok(ListDirResponse { entries })
                 })
                 .await
             }
             "Remove" => {
                 rpc::unary(call, body, async |request: PathRequest| {
-                    let scope = scope?;
-                    elsewhere(move || tree::remove(&scope, &request.path)).await?;
+                    let work = move |scope: &Scope| tree::remove(scope, &request.path);
+                    scope?.elsewhere(work).await?;
                     Ok(Empty {})
                 })
                 .await
@@ -137,23 +109,25 @@ async fn answer_entry(
     work: fn(&Scope, &str) -> Result<EntryInfo, Error>,
 ) -> Response<Body> {
     rpc::unary(call, body, async |request: PathRequest| {
-        let scope = scope?;
-        let entry = elsewhere(move || work(&scope, &request.path)).await?;
+        let entry = scope?
+            .elsewhere(move |scope| work(scope, &request.path))
+            .await?;
         Ok(EntryResponse { entry: Some(entry) })
     })
     .await
 }
 
 async fn begin(scope: Scope, request: WatchRequest) -> Result<Watch, Error> {
-    elsewhere(move || {
+    let begin = move |scope: &Scope| {
         let root = scope.resolve(&request.path)?;
         let names = request
             .include_entry
             .then(|| Arc::clone(&scope.daemon.accounts));
+        let rights = scope.daemon.rights_of(&scope.user);
         let watches = &scope.daemon.watches;
-        watches.begin(&root, &request, names)
-    })
-    .await
+        watches.begin(&root, &request, names, rights)
+    };
+    scope.elsewhere(begin).await
 }
 
 async fn watch(

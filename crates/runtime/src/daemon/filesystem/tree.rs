@@ -4,9 +4,11 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use super::{Scope, entry};
-use crate::daemon::error::{Code, Error};
+use super::entry;
+use crate::code::Code;
+use crate::daemon::error::Error;
 use crate::daemon::paths;
+use crate::daemon::scope::Scope;
 use crate::daemon::users::Names;
 use crate::messages::filesystem::{EntryInfo, ListDirRequest, MoveRequest};
 

@@ -21,7 +21,9 @@ use tokio::sync::Notify;
 
 use super::interest::{Descriptor, Interests, WatchId};
 use super::{entry, tree};
-use crate::daemon::error::{Code, Error};
+use crate::code::Code;
+use crate::daemon::error::Error;
+use crate::daemon::rights::{Assumed, Rights};
 use crate::daemon::sys;
 use crate::daemon::upgrade::{Inherit, state};
 use crate::daemon::users::Accounts;
@@ -63,6 +65,8 @@ struct Watched {
     recursive: bool,
     /// Whom to ask for names of owners, when entries are to be told with events.
     entries: Option<Arc<Accounts>>,
+    /// What is looked at later is looked at with these, too.
+    rights: Option<Rights>,
     waiting: Mutex<VecDeque<FilesystemEvent>>,
     arrived: Notify,
 }
@@ -110,6 +114,7 @@ impl Watches {
                 root: watched.root.as_os_str().as_bytes().to_vec(),
                 recursive: watched.recursive,
                 with_entries: watched.entries.is_some(),
+                rights: watched.rights.clone(),
                 waiting: watched.waiting().iter().cloned().collect(),
                 directories: directories
                     .map(|(descriptor, below)| state::Directory {
@@ -139,6 +144,7 @@ impl Watches {
                 root: path(one.root),
                 recursive: one.recursive,
                 entries: one.with_entries.then(|| Arc::clone(accounts)),
+                rights: one.rights,
                 waiting: Mutex::new(one.waiting.into()),
                 arrived: Notify::new(),
             });
@@ -167,6 +173,7 @@ impl Watches {
         root: &Path,
         request: &WatchRequest,
         entries: Option<Arc<Accounts>>,
+        rights: Option<Rights>,
     ) -> Result<Watch, Error> {
         tree::check_directory(root)?;
         if !request.allow_network_mounts && is_network(root) {
@@ -179,6 +186,7 @@ impl Watches {
             root: root.to_owned(),
             recursive: request.recursive,
             entries,
+            rights,
             waiting: Mutex::default(),
             arrived: Notify::new(),
         });
@@ -310,6 +318,10 @@ impl Watches {
             };
             // whatever else is the first to be heard of it: its creation was not to be heard any more
             let was_told = self.state().told.remove(&(id, path.clone())).is_some();
+            // whoever cannot have them hears nothing more
+            let Ok(_rights) = watched.assume() else {
+                continue;
+            };
             if !(flags.contains(ReadFlags::CREATE) && was_told) {
                 watched.push_all(&path, flags);
             }
@@ -337,11 +349,15 @@ impl Watches {
         // without room for more watches the rest is not seen, which only `begin` could say
         let found = self.add(watched, id, path.to_owned()).unwrap_or_default();
         for below in found.into_iter().filter(|_| created) {
+            // found before, when the directory above it was added
+            let key = (id, below.clone());
+            if self.state().told.insert(key, Instant::now()).is_some() {
+                continue;
+            }
             watched.push(&below, EventType::Create);
             if has_content(&watched.root.join(&below)) {
                 watched.push(&below, EventType::Write);
             }
-            self.state().told.insert((id, below), Instant::now());
         }
     }
 
@@ -349,6 +365,9 @@ impl Watches {
     fn look_again(&self) {
         let all: Vec<_> = self.state().watches.clone().into_iter().collect();
         for (id, watched) in all.into_iter().filter(|(_, watched)| watched.recursive) {
+            let Ok(_rights) = watched.assume() else {
+                continue;
+            };
             // a root that is gone has nothing beneath it
             let _ = self.add(&watched, id, PathBuf::new());
         }
@@ -364,6 +383,10 @@ impl Watches {
 }
 
 impl Watched {
+    fn assume(&self) -> io::Result<Option<Assumed>> {
+        self.rights.as_ref().map(Rights::assume).transpose()
+    }
+
     fn waiting(&self) -> MutexGuard<'_, VecDeque<FilesystemEvent>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -5,7 +5,9 @@
 mod command;
 
 use std::collections::BTreeMap;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
+use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -13,16 +15,15 @@ use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
-use rustix::process::WaitStatus;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::body::Body;
 use super::error::Error;
 use super::files::{self, Multipart, Refusal};
-use super::filesystem::elsewhere;
 use super::process::{Captured, Launch, capture};
 use super::root::{self, Entry};
+use super::scope::Scope;
 use super::users::User;
 use super::{Daemon, route};
 use crate::messages::process::ProcessConfig;
@@ -68,15 +69,24 @@ async fn dispatch(
         (&Method::POST, "upload", None) => upload(&daemon, &head, body).await,
         (&Method::GET, "download", Some(encoded)) => {
             let path = root::path_of(encoded)?;
-            elsewhere(move || download(&daemon, &path, &head)).await
+            let scope = Scope::of(daemon, None)?;
+            scope
+                .elsewhere(move |scope| download(&scope.daemon, &path, &head))
+                .await
         }
         (&Method::GET, "list", Some(encoded)) => {
             let path = root::path_of(encoded)?;
-            elsewhere(move || list(&daemon, &path)).await
+            let scope = Scope::of(daemon, None)?;
+            scope
+                .elsewhere(move |scope| list(&scope.daemon, &path))
+                .await
         }
         (&Method::GET, "exists", Some(encoded)) => {
             let path = root::path_of(encoded)?;
-            elsewhere(move || exists(&daemon, &path)).await
+            let scope = Scope::of(daemon, None)?;
+            scope
+                .elsewhere(move |scope| exists(&scope.daemon, &path))
+                .await
         }
         (_, "", None) | (_, "download" | "list" | "exists", Some(_)) => {
             Ok(route::not_allowed("GET"))
@@ -184,9 +194,9 @@ impl Executed {
 }
 
 /// A signal is its negative number, as in Python.
-fn exit_code(status: WaitStatus) -> i32 {
-    let signal = || status.terminating_signal().map(|signal| -signal);
-    status.exit_status().or_else(signal).unwrap_or(FAILED)
+fn exit_code(status: ExitStatus) -> i32 {
+    let signal = || status.signal().map(|signal| -signal);
+    status.code().or_else(signal).unwrap_or(FAILED)
 }
 
 async fn upload(
@@ -212,6 +222,7 @@ fn write(
     user: &User,
     mut parts: Multipart<impl std::io::BufRead>,
 ) -> Result<String, Refusal> {
+    let _rights = daemon.act_for(user)?;
     let mut written = None;
     while let Some(part) = parts.next().map_err(|e| files::of_body(&e))? {
         if part.name != "file" || written.is_some() {

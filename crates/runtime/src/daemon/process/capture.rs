@@ -1,9 +1,10 @@
 //! A process whose end is waited for, and what it wrote until then.
 
+use std::process::ExitStatus;
 use std::time::Duration;
 
 use bytes::Bytes;
-use rustix::process::{Signal, WaitStatus};
+use rustix::process::Signal;
 
 use super::running::{Event, Process};
 use super::{Events, Stream};
@@ -22,7 +23,7 @@ pub(in crate::daemon) struct Captured {
     /// Whether it was killed for the time that it took.
     pub(in crate::daemon) timed_out: bool,
     /// `None` only if nobody knows how it ended.
-    pub(in crate::daemon) exit: Option<WaitStatus>,
+    pub(in crate::daemon) exit: Option<ExitStatus>,
 }
 
 /// Waits until the process has ended by itself, or was killed with its group after the limit.
@@ -56,7 +57,7 @@ pub(in crate::daemon) async fn capture(
         stdout: stdout.bytes,
         stderr: stderr.bytes,
         timed_out,
-        exit: process.status(),
+        exit: process.exit(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! How a process ended, in the words that clients know.
 
-use rustix::process::WaitStatus;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::ExitStatus;
 
 use crate::messages::process::EndEvent;
 
@@ -23,10 +24,8 @@ const SIGNALS: [(i32, &str); 16] = [
     (16, "stack fault"),
 ];
 
-const CORE_DUMPED: i32 = 0x80;
-
-pub(super) fn end_event(status: WaitStatus) -> EndEvent {
-    if let Some(code) = status.exit_status() {
+pub(super) fn end_event(status: ExitStatus) -> EndEvent {
+    if let Some(code) = status.code() {
         let text = format!("exit status {code}");
         return EndEvent {
             exit_code: code,
@@ -35,16 +34,16 @@ pub(super) fn end_event(status: WaitStatus) -> EndEvent {
             status: text,
         };
     }
-    let number = status.terminating_signal().unwrap_or_default();
+    let number = status.signal().unwrap_or_default();
     let known = SIGNALS.iter().find(|(known, _)| *known == number);
     let name = known.map_or_else(
         || format!("signal {number}"),
         |(_, name)| (*name).to_owned(),
     );
-    let core = if status.as_raw() & CORE_DUMPED == 0 {
-        ""
-    } else {
+    let core = if status.core_dumped() {
         " (core dumped)"
+    } else {
+        ""
     };
     let text = format!("signal: {name}{core}");
     EndEvent {

@@ -2,10 +2,10 @@
 
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, Instant};
 
 use super::Stream;
-use super::once::millis;
 use super::running::Process;
 use super::spawn::Spawned;
 use crate::daemon::sys;
@@ -36,8 +36,10 @@ pub(super) fn inherit_process(process: &Process, inherit: Inherit) -> io::Result
         stderr: output(Stream::Stderr)?,
         terminal,
         terminal_is_read,
-        millis_left: process.deadline.map(|deadline| millis(left(deadline))),
-        exit,
+        millis_left: process
+            .deadline
+            .map(|deadline| state::millis(left(deadline))),
+        exit: exit.map(ExitStatusExt::into_raw),
         cut_off,
         tails: process.outcome(None),
     })

@@ -8,7 +8,8 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::watch;
 
-use crate::daemon::error::{Code, Error};
+use crate::code::Code;
+use crate::daemon::error::Error;
 use crate::daemon::sys;
 
 pub(in crate::daemon) struct Input {

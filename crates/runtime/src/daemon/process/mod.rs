@@ -2,8 +2,8 @@
 //!
 //! `launch` is how everybody here starts a process: `spawn` starts the program, `running` looks after it until its end, `output`
 //! and `input` are its ends of pipes and terminals. `capture` waits for its end and keeps what it wrote. `table` knows those that
-//! run and those that ended a moment ago, `ending` says how one ended. `once` is a service of our own over them, `inherit` is how
-//! they pass to the next daemon.
+//! run and those that ended a moment ago, `ending` says how one ended. `once` is a service of our own over
+//! them, with `outcomes` that are kept, `inherit` is how they pass to the next daemon.
 
 mod capture;
 mod ending;
@@ -11,6 +11,7 @@ mod inherit;
 mod input;
 mod launch;
 mod once;
+mod outcomes;
 mod output;
 mod running;
 mod spawn;
@@ -22,7 +23,6 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::Response;
-use hyper::body::Incoming;
 use rustix::process::Signal;
 use tokio::sync::mpsc;
 
@@ -31,11 +31,13 @@ pub(super) use self::launch::Launch;
 pub(super) use self::running::{Event, Process};
 pub(super) use self::table::Processes;
 use super::body::Body;
-use super::error::{Code, Error};
+use super::error::Error;
 use super::handover::{self, Handover};
-use super::rpc::{self, Call, Requests, Sink};
+use super::route::Asked;
+use super::rpc::{self, Requests, Sink};
 use super::users::User;
 use super::{Daemon, paths};
+use crate::code::Code;
 use crate::messages::Empty;
 use crate::messages::process::{
     DataEvent, EventResponse, ListResponse, ProcessEvent, ProcessInput, SelectRequest,
@@ -60,25 +62,25 @@ impl Daemon {
     /// `None` when there is no such method.
     pub(super) async fn answer_process(
         self: Arc<Self>,
-        method: &str,
-        call: Call,
-        user: Result<User, Error>,
-        body: Incoming,
+        asked: Asked<'_>,
     ) -> Option<Response<Body>> {
+        let (call, body) = (asked.call, asked.body);
         let keepalive = call.keepalive();
-        Some(match method {
+        Some(match asked.method {
             "Start" => {
                 let deadline = call.deadline();
                 rpc::server_stream(call, body, |request, sink| {
-                    let started = user.and_then(|user| self.start(&user, request, deadline));
-                    self.forward(started, sink, keepalive)
+                    let started = asked
+                        .user
+                        .and_then(|user| self.start(&user, request, deadline));
+                    forward(started, sink, keepalive, Arc::clone(&self.handover))
                 })
                 .await
             }
             "Connect" => {
                 rpc::server_stream(call, body, |request: SelectRequest, sink| {
                     let joined = self.processes.join(request.process.as_ref());
-                    self.forward(joined, sink, keepalive)
+                    forward(joined, sink, keepalive, Arc::clone(&self.handover))
                 })
                 .await
             }
@@ -193,17 +195,6 @@ impl Daemon {
         }
     }
 
-    /// Sends a client what happens to a process: first that it has started, at last that it has ended.
-    fn forward(
-        self: &Arc<Self>,
-        process: Result<(u32, Events), Error>,
-        sink: Sink<EventResponse>,
-        keepalive: Duration,
-    ) -> impl Future<Output = Result<(), Error>> + Send + use<> {
-        let daemon = Arc::clone(self);
-        async move { forward(process, sink, keepalive, &daemon.handover).await }
-    }
-
     fn send_signal(&self, request: &SendSignalRequest) -> Result<Empty, Error> {
         let process = self.processes.find(request.process.as_ref())?;
         let signal = match request.signal {
@@ -232,11 +223,12 @@ async fn write(process: &Process, input: Option<ProcessInput>) -> Result<(), Err
     }
 }
 
+/// Sends a client what happens to a process: first that it has started, at last that it has ended.
 async fn forward(
     process: Result<(u32, Events), Error>,
     sink: Sink<EventResponse>,
     keepalive: Duration,
-    handover: &Handover,
+    handover: Arc<Handover>,
 ) -> Result<(), Error> {
     let (pid, mut events) = process?;
     let start = ProcessEvent {

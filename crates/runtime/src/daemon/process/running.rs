@@ -2,17 +2,19 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitStatus, kill_process, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use rustix::termios::tcsetwinsize;
 use tokio::sync::{Notify, mpsc, watch};
 
 use super::input::Input;
-use super::once::Tails;
+use super::outcomes::Tails;
 use super::output::Output;
 use super::spawn::{Spawned, window};
 use super::table::Processes;
@@ -62,9 +64,7 @@ pub(in crate::daemon) struct Process {
 #[derive(Default)]
 struct Stage {
     /// Set when it was reaped. No signal may be sent after that: its id may be another's.
-    exit: Option<EndEvent>,
-    /// As the kernel told it, if it was told to this daemon.
-    status: Option<WaitStatus>,
+    exit: Option<ExitStatus>,
     /// Set when a client or its time ended it: then its end does not wait for others who hold its pipes.
     cut_off: bool,
 }
@@ -108,7 +108,7 @@ impl Process {
     /// One that another daemon has looked after until now.
     pub(super) fn resume(self, live: &state::Live) -> Self {
         self.stage.send_modify(|stage| {
-            stage.exit = live.exit.clone();
+            stage.exit = live.exit.map(ExitStatus::from_raw);
             stage.cut_off = live.cut_off;
         });
         Self {
@@ -120,9 +120,9 @@ impl Process {
     }
 
     /// How it was reaped, if it was, and whether it was ended.
-    pub(super) fn ending(&self) -> (Option<EndEvent>, bool) {
+    pub(super) fn ending(&self) -> (Option<ExitStatus>, bool) {
         let stage = self.stage.borrow();
-        (stage.exit.clone(), stage.cut_off)
+        (stage.exit, stage.cut_off)
     }
 
     pub(super) fn info(&self) -> ProcessInfo {
@@ -184,10 +184,9 @@ impl Process {
         }
     }
 
-    pub(super) fn has_exited(&self, status: WaitStatus) {
+    pub(super) fn has_exited(&self, status: ExitStatus) {
         self.stage.send_modify(|stage| {
-            stage.exit.get_or_insert(ending::end_event(status));
-            stage.status.get_or_insert(status);
+            stage.exit.get_or_insert(status);
         });
     }
 
@@ -202,7 +201,7 @@ impl Process {
     }
 
     fn signal_by(&self, signal: impl FnOnce(Pid) -> Result<(), Errno>) -> io::Result<()> {
-        if self.stage.borrow().exit.is_none()
+        if self.exit().is_none()
             && let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw)
         {
             signal(pid)?;
@@ -217,8 +216,8 @@ impl Process {
     }
 
     /// How it ended, if it has.
-    pub(super) fn status(&self) -> Option<WaitStatus> {
-        self.stage.borrow().status
+    pub(super) fn exit(&self) -> Option<ExitStatus> {
+        self.stage.borrow().exit
     }
 
     pub(super) async fn exited(&self) {
@@ -275,7 +274,7 @@ pub(super) async fn look_after(process: Arc<Process>, table: Processes, handover
             let _ = pump.await;
         }
         match stage.wait_for(|stage| stage.exit.is_some()).await {
-            Ok(stage) => stage.exit.clone(),
+            Ok(stage) => stage.exit.map(ending::end_event),
             Err(_) => None,
         }
     };

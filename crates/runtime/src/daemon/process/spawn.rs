@@ -1,6 +1,7 @@
 //! How a program is started: as its user, in its directory, with nothing of the daemon's but what it is given.
 
 use std::ffi::CString;
+use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
@@ -15,8 +16,8 @@ use rustix::termios::{Winsize, tcsetwinsize};
 use rustix::thread::{set_thread_gid, set_thread_groups, set_thread_uid};
 
 use super::Stream;
-use crate::daemon::sys;
-use crate::daemon::users::User;
+use crate::daemon::users::{self, User};
+use crate::daemon::{descriptors, sys};
 use crate::messages::process::{ProcessConfig, Pty};
 
 /// Commands go before the daemon when memory runs out.
@@ -70,7 +71,7 @@ fn with_pipes(program: &mut std::process::Command, stdin: bool) -> io::Result<Sp
         program.stdin(stdin_end);
         Some(stdin)
     } else {
-        program.stdin(Stdio::null());
+        program.stdin(at_its_end()?);
         None
     };
     Ok(Spawned {
@@ -79,6 +80,15 @@ fn with_pipes(program: &mut std::process::Command, stdin: bool) -> io::Result<Sp
         outputs: vec![(Stream::Stdout, stdout), (Stream::Stderr, stderr)],
         terminal: None,
     })
+}
+
+/// An input that has nothing. Images without `/dev` have something else.
+fn at_its_end() -> io::Result<Stdio> {
+    if let Ok(null) = File::open("/dev/null") {
+        return Ok(null.into());
+    }
+    let (end, _closed) = pipe_with(PipeFlags::CLOEXEC)?;
+    Ok(end.into())
 }
 
 fn with_terminal(
@@ -125,16 +135,18 @@ fn prepare_child(program: &mut std::process::Command, command: &Command<'_>) -> 
     let user = command.user;
     let groups: Vec<Gid> = user.groups.iter().map(|gid| Gid::from_raw(*gid)).collect();
     let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
-    let becomes_other = geteuid().is_root() || geteuid() != uid;
+    let changes_user = users::may_change() || geteuid() != uid;
     let cwd = CString::new(command.cwd.as_os_str().as_bytes())?;
     let has_terminal = command.pty.is_some();
+    let limit = descriptors::of_commands();
     let child = move || -> io::Result<()> {
         setsid()?;
         if has_terminal {
             ioctl_tiocsctty(rustix::stdio::stdin())?;
         }
         be_modest();
-        if becomes_other {
+        descriptors::set(limit);
+        if changes_user {
             set_thread_groups(&groups)?;
             set_thread_gid(gid)?;
             set_thread_uid(uid)?;

@@ -3,19 +3,21 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::AsFd as _;
+use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, WaitStatus};
+use rustix::process::{Pid, Signal};
 use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, mpsc};
 
 use super::inherit::{inherit_process, resumed};
-use super::once::{Outcomes, ago, millis};
+use super::outcomes::Outcomes;
 use super::output::Output;
 use super::running::{self, Event, Process};
 use super::{Events, Stream};
-use crate::daemon::error::{Code, Error};
+use crate::code::Code;
+use crate::daemon::error::Error;
 use crate::daemon::handover::Handover;
 use crate::daemon::sys;
 use crate::daemon::upgrade::{Inherit, state};
@@ -103,7 +105,7 @@ impl Processes {
             .values()
             .map(|process| inherit_process(process, inherit));
         let ended = table.ended.iter().map(|ended| state::Ended {
-            millis_ago: millis(ended.at.elapsed()),
+            millis_ago: state::millis(ended.at.elapsed()),
             pid: ended.pid,
             tag: ended.tag.clone(),
             end: ended.end.clone(),
@@ -124,7 +126,7 @@ impl Processes {
     /// What cannot be taken over is left behind, and said.
     pub(in crate::daemon) fn take_over(state: state::Processes, handover: &Arc<Handover>) -> Self {
         let ended = state.ended.into_iter().map(|ended| Ended {
-            at: ago(ended.millis_ago),
+            at: state::ago(ended.millis_ago),
             pid: ended.pid,
             tag: ended.tag,
             end: ended.end,
@@ -217,7 +219,7 @@ impl Processes {
     }
 
     /// The reaper tells that a process is no more. Its id may be used again from now on.
-    pub(in crate::daemon) fn ended(&self, pid: Pid, status: WaitStatus) {
+    pub(in crate::daemon) fn ended(&self, pid: Pid, status: ExitStatus) {
         let pid = pid.as_raw_nonzero().get().unsigned_abs();
         let found = self.table().find(Selected::Pid(pid));
         if let Some(process) = found {

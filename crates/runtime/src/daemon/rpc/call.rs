@@ -4,22 +4,25 @@ use std::future::Future;
 use std::time::{Duration, Instant};
 
 use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE};
-use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, Version, request};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Version, request};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use super::codec::{Codec, Tell, enclose_bytes};
+use super::codec::{Codec, Tell};
+use crate::code::Code;
 use crate::daemon::body::{Body, Piece};
-use crate::daemon::error::{Code, Error};
+use crate::daemon::error::Error;
+use crate::envelope::{self, END_OF_STREAM};
 
 /// How long a stream may be silent when the client names no interval.
 const KEEPALIVE: Duration = Duration::from_secs(90);
 
-const END_OF_STREAM: u8 = 2;
-
 /// What gRPC wants escaped in a message: all but printable ASCII, and the escape itself.
 const ESCAPED: &AsciiSet = &CONTROLS.add(b'%');
+
+/// Messages are headers in gRPC, escaped three times as long, and clients close a connection on which 16 KiB of these come.
+const LONGEST_MESSAGE: usize = 4 << 10;
 
 const ACCEPTED: &str = "application/json, application/proto, application/connect+json, \
                         application/connect+proto, application/grpc, application/grpc+proto, \
@@ -171,7 +174,7 @@ impl Call {
             Ok(()) => json!({}),
             Err(error) => json!({"error": error_body(error)}),
         };
-        let envelope = enclose_bytes(END_OF_STREAM, end.to_string().as_bytes());
+        let envelope = envelope::enclose(END_OF_STREAM, end.to_string().as_bytes());
         Piece::Data(envelope.unwrap_or_default())
     }
 }
@@ -256,7 +259,7 @@ fn keepalive(headers: &HeaderMap) -> Duration {
         .map_or(KEEPALIVE, Duration::from_secs)
 }
 
-fn error_body(error: &Error) -> serde_json::Value {
+fn error_body(error: &Error) -> Value {
     json!({"code": error.code.name(), "message": error.message})
 }
 
@@ -273,12 +276,41 @@ fn grpc_trailers(outcome: Result<(), Error>) -> HeaderMap {
     let code = outcome.as_ref().err().map_or(0, |error| error.code.grpc());
     trailers.insert("grpc-status", u16::from(code).into());
     if let Err(error) = outcome {
-        let message = utf8_percent_encode(&error.message, ESCAPED).to_string();
+        let message = &error.message[..error.message.floor_char_boundary(LONGEST_MESSAGE)];
+        let message = utf8_percent_encode(message, ESCAPED).to_string();
         if let Ok(message) = HeaderValue::from_str(&message) {
             trailers.insert("grpc-message", message);
         }
     }
     trailers
+}
+
+/// The content type of one who reads an answer as gRPC, whatever its status is.
+pub(crate) fn grpc_type<B>(request: &Request<B>) -> Option<HeaderValue> {
+    let content_type = request.headers().get(CONTENT_TYPE)?;
+    let (wire, _) = wire_and_codec(content_type.to_str().ok()?)?;
+    let speaks_grpc = wire == Wire::Grpc && request.version() == Version::HTTP_2;
+    speaks_grpc.then(|| content_type.clone())
+}
+
+/// What is refused with a status of HTTP, said to such a client.
+pub(crate) fn refuse_in_grpc(content_type: HeaderValue, refused: Response<Body>) -> Response<Body> {
+    let code = match refused.status() {
+        StatusCode::UNAUTHORIZED => Code::Unauthenticated,
+        StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => Code::Unimplemented,
+        _ => Code::Unknown,
+    };
+    let status = refused.status().to_string();
+    let said: Option<Value> = match refused.into_body() {
+        Body::Full(body) => serde_json::from_slice(&body).ok(),
+        Body::Pieces(_) | Body::File(_) => None,
+    };
+    let message = said.as_ref().and_then(|said| said["message"].as_str());
+    let error = Error::new(code, message.unwrap_or(&status));
+    let mut response = Response::new(Body::empty());
+    *response.headers_mut() = grpc_trailers(Err(error));
+    response.headers_mut().insert(CONTENT_TYPE, content_type);
+    response
 }
 
 /// The answer to a request that is no call, or one of another kind.

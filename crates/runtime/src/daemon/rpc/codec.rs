@@ -7,6 +7,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::daemon::error::Error;
+use crate::envelope::{self, PREFIX};
 
 /// A message that callers send.
 pub(crate) trait Ask: Message + Default + DeserializeOwned + Send + 'static {}
@@ -21,9 +22,6 @@ pub(crate) enum Codec {
     Json,
     Proto,
 }
-
-/// Flag byte and length.
-pub(super) const PREFIX: usize = 5;
 
 impl Codec {
     pub(super) fn decode<Q: Ask>(self, bytes: Bytes) -> Result<Q, Error> {
@@ -54,27 +52,12 @@ impl Codec {
                 .map_err(|e| Error::internal(format!("the answer cannot be written: {e}")))?,
         }
         let mut envelope = envelope.into_inner();
-        write_length(&mut envelope)?;
+        envelope::seal(&mut envelope)
+            .ok_or_else(|| Error::internal("the answer is longer than an envelope can say"))?;
         Ok(envelope.freeze())
     }
 }
 
-pub(super) fn enclose_bytes(flags: u8, payload: &[u8]) -> Result<Bytes, Error> {
-    let mut envelope = BytesMut::zeroed(PREFIX);
-    envelope.extend_from_slice(payload);
-    envelope[0] = flags;
-    write_length(&mut envelope)?;
-    Ok(envelope.freeze())
-}
-
-fn write_length(envelope: &mut [u8]) -> Result<(), Error> {
-    let length = u32::try_from(envelope.len() - PREFIX)
-        .map_err(|_| Error::internal("the answer is longer than an envelope can say"))?;
-    envelope[1..PREFIX].copy_from_slice(&length.to_be_bytes());
-    Ok(())
-}
-
-/// In protobuf's JSON a null is an absent field.
 /// A message in protobuf's JSON form.
 pub(crate) fn from_json<Q: DeserializeOwned>(bytes: &[u8]) -> Result<Q, Error> {
     let refused = |e| Error::invalid(format!("the message is not understood: {e}"));
@@ -85,6 +68,7 @@ pub(crate) fn from_json<Q: DeserializeOwned>(bytes: &[u8]) -> Result<Q, Error> {
     Q::deserialize(value).map_err(refused)
 }
 
+/// In protobuf's JSON a null is an absent field.
 fn drop_nulls(value: &mut Value) {
     match value {
         Value::Object(fields) => {

@@ -1,22 +1,23 @@
 //! The bodies of requests: whole, or as envelopes of a flag byte, a length and a message.
 
-use std::io::Read;
+use std::io::Read as _;
 use std::marker::PhantomData;
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Bytes, BytesMut};
 use flate2::read::GzDecoder;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 
 use super::call::Call;
-use super::codec::{Ask, Codec, PREFIX};
-use crate::daemon::error::{Code, Error};
+use super::codec::{Ask, Codec};
+use crate::code::Code;
+use crate::daemon::error::Error;
+use crate::envelope::{self, END_OF_STREAM};
 
 /// The largest message that is taken, as sent and when unpacked.
 const LARGEST: usize = 64 << 20;
 
 const COMPRESSED: u8 = 1;
-const END_OF_STREAM: u8 = 2;
 
 /// The only message of a request.
 pub(super) async fn read_one<Q: Ask>(call: &Call, body: Incoming) -> Result<Q, Error> {
@@ -79,30 +80,68 @@ fn unpack(packed: &[u8]) -> Result<Bytes, Error> {
 /// The messages of a request, one after the other.
 pub(crate) struct Requests<Q> {
     body: Incoming,
+    messages: Messages<Q>,
+}
+
+impl<Q: Ask> Requests<Q> {
+    pub(super) fn new(call: &Call, body: Incoming) -> Self {
+        let messages = Messages::new(call.codec(), call.compressed());
+        Self { body, messages }
+    }
+
+    pub(crate) async fn next(&mut self) -> Result<Option<Q>, Error> {
+        loop {
+            match self.messages.next()? {
+                Some(Read::Message(message)) => return Ok(Some(message)),
+                Some(Read::End) => {
+                    while read_some(&mut self.body).await?.is_some() {}
+                    return Ok(None);
+                }
+                None => match read_some(&mut self.body).await? {
+                    Some(bytes) => self.messages.arrived(&bytes),
+                    None => return self.messages.finish().map(|()| None),
+                },
+            }
+        }
+    }
+}
+
+/// What has arrived of a request, taken apart.
+pub(crate) struct Messages<Q> {
     unread: BytesMut,
     codec: Codec,
     compressed: bool,
     message: PhantomData<fn() -> Q>,
 }
 
-impl<Q: Ask> Requests<Q> {
-    pub(super) fn new(call: &Call, body: Incoming) -> Self {
+pub(crate) enum Read<Q> {
+    Message(Q),
+    /// Nothing counts that comes after it.
+    End,
+}
+
+impl<Q: Ask> Messages<Q> {
+    pub(crate) fn new(codec: Codec, compressed: bool) -> Self {
         Self {
-            body,
             unread: BytesMut::new(),
-            codec: call.codec(),
-            compressed: call.compressed(),
+            codec,
+            compressed,
             message: PhantomData,
         }
     }
 
-    pub(crate) async fn next(&mut self) -> Result<Option<Q>, Error> {
-        let Some((flags, payload)) = self.envelope().await? else {
+    pub(crate) fn arrived(&mut self, bytes: &[u8]) {
+        self.unread.extend_from_slice(bytes);
+    }
+
+    /// `None` when more must arrive.
+    pub(crate) fn next(&mut self) -> Result<Option<Read<Q>>, Error> {
+        let opened = envelope::open(&mut self.unread, LARGEST);
+        let Some((flags, payload)) = opened.map_err(|_| too_large())? else {
             return Ok(None);
         };
         if flags & END_OF_STREAM != 0 {
-            while read_some(&mut self.body).await?.is_some() {}
-            return Ok(None);
+            return Ok(Some(Read::End));
         }
         let payload = match (flags & COMPRESSED != 0, self.compressed) {
             (false, _) => payload,
@@ -113,27 +152,14 @@ impl<Q: Ask> Requests<Q> {
                 ));
             }
         };
-        self.codec.decode(payload).map(Some)
+        self.codec.decode(payload).map(|it| Some(Read::Message(it)))
     }
 
-    async fn envelope(&mut self) -> Result<Option<(u8, Bytes)>, Error> {
-        loop {
-            if let Some(prefix) = self.unread.first_chunk::<PREFIX>() {
-                let [flags, length @ ..] = *prefix;
-                let length = u32::from_be_bytes(length) as usize;
-                if length > LARGEST {
-                    return Err(too_large());
-                }
-                if self.unread.len() >= PREFIX + length {
-                    self.unread.advance(PREFIX);
-                    return Ok(Some((flags, self.unread.split_to(length).freeze())));
-                }
-            }
-            match read_some(&mut self.body).await? {
-                Some(bytes) => self.unread.extend_from_slice(&bytes),
-                None if self.unread.is_empty() => return Ok(None),
-                None => return Err(Error::invalid("the request ends within an envelope")),
-            }
+    /// Nothing more arrives.
+    pub(crate) fn finish(&self) -> Result<(), Error> {
+        if self.unread.is_empty() {
+            return Ok(());
         }
+        Err(Error::invalid("the request ends within an envelope"))
     }
 }

@@ -14,10 +14,11 @@ use http::{Response, StatusCode};
 use hyper::body::Incoming;
 use tokio::sync::mpsc;
 
-pub(crate) use self::call::{Call, refuse};
-use self::codec::Codec;
-pub(crate) use self::codec::{Ask, Tell, from_json};
+pub(crate) use self::call::{Call, grpc_type, refuse, refuse_in_grpc};
+pub(crate) use self::codec::{Ask, Codec, Tell, from_json};
 pub(crate) use self::envelope::Requests;
+#[cfg(feature = "fuzz")]
+pub(crate) use self::envelope::{Messages, Read};
 use super::body::{Body, Piece};
 use super::error::Error;
 
@@ -78,7 +79,9 @@ where
     };
     let head = call.stream_of(Body::Pieces(receiver));
     let request = envelope::read_one(&call, body).await;
-    let work = call.check().and(request).map(|request| work(request, sink));
+    // boxed, because each future that another is made of holds all of it again
+    let work = |request| Box::pin(work(request, sink));
+    let work = call.check().and(request).map(work);
     tokio::spawn(async move {
         let all = call.within_deadline(async { work?.await });
         let outcome = tokio::select! {

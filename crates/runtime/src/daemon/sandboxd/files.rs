@@ -17,8 +17,8 @@ use serde_json::{Value, json};
 use crate::daemon::body::Body;
 use crate::daemon::error::Error;
 use crate::daemon::files::{self, Multipart, Refusal, Target};
-use crate::daemon::filesystem::elsewhere;
 use crate::daemon::root::{self, Entry};
+use crate::daemon::scope::Scope;
 use crate::daemon::users::User;
 use crate::daemon::{Daemon, paths, route};
 
@@ -35,11 +35,15 @@ pub(super) async fn answer(
     match head.method {
         Method::GET => {
             let head = head.clone();
-            elsewhere(move || get(&daemon, &path, &head)).await
+            Scope::of(daemon, None)?
+                .elsewhere(move |scope| get(&scope.daemon, &path, &head))
+                .await
         }
         Method::HEAD => {
             let head = head.clone();
-            let whole = elsewhere(move || get(&daemon, &path, &head)).await?;
+            let whole = Scope::of(daemon, None)?
+                .elsewhere(move |scope| get(&scope.daemon, &path, &head))
+                .await?;
             Ok(without_body(whole))
         }
         Method::PUT => {
@@ -50,7 +54,10 @@ pub(super) async fn answer(
         }
         Method::DELETE => {
             let recursive = flag(head, "recursive")?;
-            elsewhere(move || remove(&daemon, &path, recursive)).await?;
+            let scope = Scope::of(daemon, None)?;
+            scope
+                .elsewhere(move |scope| remove(&scope.daemon, &path, recursive))
+                .await?;
             Ok(done())
         }
         _ => Ok(route::not_allowed("GET, HEAD, PUT, DELETE")),
@@ -114,6 +121,7 @@ fn describe(entry: &Entry) -> Value {
 }
 
 struct Put {
+    daemon: Arc<Daemon>,
     user: User,
     path: PathBuf,
     mode: u32,
@@ -121,9 +129,12 @@ struct Put {
 }
 
 impl Put {
-    fn of(daemon: &Daemon, request: &Parts, path: &str) -> Result<Self, Refusal> {
+    fn of(daemon: &Arc<Daemon>, request: &Parts, path: &str) -> Result<Self, Refusal> {
+        let user = daemon.user(None)?;
+        let _rights = daemon.act_for(&user)?;
         Ok(Self {
-            user: daemon.user(None)?,
+            daemon: Arc::clone(daemon),
+            user,
             path: daemon.sandboxd_root.resolve(path)?,
             mode: match parameter(request, "mode") {
                 Some(mode) => permissions(&mode)?,
@@ -134,6 +145,7 @@ impl Put {
     }
 
     fn write(&self, mut body: impl BufRead) -> Result<(), Refusal> {
+        let _rights = self.daemon.act_for(&self.user)?;
         let Some(boundary) = &self.boundary else {
             return self.replace(|out| files::copy(&mut body, out));
         };

@@ -15,10 +15,10 @@ use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use serde_json::json;
 
+use super::Daemon;
 use super::body::Body;
 use super::files::Refusal;
-use super::rpc::{self, Call};
-use super::{Daemon, route};
+use super::route::{self, Asked};
 
 const SERVICE: &str = "/process.v1.ProcessService/";
 const FILES: &str = "/v1/files/";
@@ -31,8 +31,8 @@ pub(super) async fn answer(daemon: Arc<Daemon>, request: Request<Incoming>) -> R
         return refuse(&Refusal::new(StatusCode::UNAUTHORIZED, route::UNAUTHORIZED));
     }
     let path = head.uri.path();
-    if let Some(method) = path.strip_prefix(SERVICE) {
-        return call(daemon, &head, method, body).await;
+    if path.starts_with(SERVICE) {
+        return call(daemon, &head, body).await;
     }
     if let Some(encoded) = path.strip_prefix(FILES) {
         let answer = files::answer(daemon, &head, encoded, body).await;
@@ -49,17 +49,12 @@ pub(super) async fn answer(daemon: Arc<Daemon>, request: Request<Incoming>) -> R
     }
 }
 
-async fn call(daemon: Arc<Daemon>, head: &Parts, method: &str, body: Incoming) -> Response<Body> {
-    if head.method != Method::POST {
-        return route::not_allowed("POST");
-    }
-    let user = daemon.user(None);
-    let call = match Call::of(head, user.as_ref().err().cloned()) {
-        Ok(call) => call,
-        Err(status) => return rpc::refuse(status),
+async fn call(daemon: Arc<Daemon>, head: &Parts, body: Incoming) -> Response<Body> {
+    let asked = match Asked::of(head, daemon.user(None), body) {
+        Ok(asked) => asked,
+        Err(status) => return route::refuse_call(status),
     };
-    let answered = daemon.answer_process_service(method, call, user, body);
-    let answered = answered.await;
+    let answered = daemon.answer_process_service(asked).await;
     answered.unwrap_or_else(|| route::not_found(head.uri.path()))
 }
 

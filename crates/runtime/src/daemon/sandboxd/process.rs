@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::Response;
-use hyper::body::Incoming;
 use rustix::process::Signal;
 
+use crate::code::Code;
 use crate::daemon::Daemon;
 use crate::daemon::body::Body;
-use crate::daemon::error::{Code, Error};
+use crate::daemon::error::Error;
 use crate::daemon::process::{Event, Events, Launch, Process, Stream, capture};
-use crate::daemon::rpc::{self, Call, Sink};
+use crate::daemon::route::Asked;
+use crate::daemon::rpc::{self, Sink};
 use crate::daemon::users::User;
 use crate::messages::Empty;
 use crate::messages::process::{
@@ -42,12 +43,10 @@ impl Daemon {
     /// `None` when there is no such method.
     pub(super) async fn answer_process_service(
         self: Arc<Self>,
-        method: &str,
-        call: Call,
-        user: Result<User, Error>,
-        body: Incoming,
+        asked: Asked<'_>,
     ) -> Option<Response<Body>> {
-        Some(match method {
+        let (call, user, body) = (asked.call, asked.user, asked.body);
+        Some(match asked.method {
             "Start" => {
                 rpc::server_stream(call, body, |request: StartRequest, sink| {
                     let begun = user.and_then(|user| {
@@ -177,7 +176,7 @@ fn terminal(pty: Pty) -> Terminal {
 
 async fn execute(begun: &mut Attended) -> Result<ExecuteResponse, Error> {
     let captured = capture(&begun.process, &mut begun.events, None).await;
-    let exit = captured.exit.and_then(|status| status.exit_status());
+    let exit = captured.exit.and_then(|status| status.code());
     Ok(ExecuteResponse {
         exit_code: exit.unwrap_or(-1),
         stdout: Some(captured.stdout.into()),

@@ -9,6 +9,9 @@ use prost::Message;
 
 use crate::messages::csi::NodePublishVolumeRequest;
 
+/// The name by which controllers execute it.
+pub const NAME: &str = "sandbox-runtime-storage";
+
 const HELP: &str = "\
 Mounts a volume into the sandbox that this is run in.
 
@@ -29,7 +32,7 @@ pub fn main(arguments: impl Iterator<Item = OsString>) -> ExitCode {
             return ExitCode::SUCCESS;
         }
         Err(error) => {
-            eprintln!("sandbox-runtime-storage: {error}\nTry 'sandbox-runtime-storage --help'.");
+            eprintln!("{NAME}: {error}\nTry '{NAME} --help'.");
             return ExitCode::from(2);
         }
     };
@@ -39,7 +42,7 @@ pub fn main(arguments: impl Iterator<Item = OsString>) -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(error) => {
-            eprintln!("sandbox-runtime-storage: {}", error.message);
+            eprintln!("{NAME}: {}", error.message);
             ExitCode::FAILURE
         }
     }

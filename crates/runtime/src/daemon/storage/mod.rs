@@ -10,7 +10,7 @@ use hyper::body::Incoming;
 use serde::{Deserialize, Serialize};
 use tokio::task::spawn_blocking;
 
-pub use self::command::main;
+pub use self::command::{NAME, main};
 use super::body::Body;
 use super::error::Error;
 use super::{route, rpc};

@@ -5,7 +5,8 @@ use std::path::{Component, Path, PathBuf};
 
 use rustix::mount::MountFlags;
 
-use crate::daemon::error::{Code, Error};
+use crate::code::Code;
+use crate::daemon::error::Error;
 use crate::daemon::mounts::{Mount, Source};
 use crate::messages::csi::NodePublishVolumeRequest;
 
@@ -135,7 +136,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::of;
-    use crate::daemon::error::Code;
+    use crate::code::Code;
     use crate::daemon::mounts::Source;
     use crate::messages::csi::NodePublishVolumeRequest;
 

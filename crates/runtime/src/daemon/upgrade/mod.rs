@@ -29,7 +29,7 @@ use rustix::io::{Errno, FdFlags, fcntl_setfd};
 use self::state::{State, VERSION};
 use super::body::Body;
 use super::handover::Phase;
-use super::{Daemon, route, serve, sys};
+use super::{Daemon, descriptors, route, serve, sys};
 
 /// The only place that clients may name for the new program. It need not be there: what is sent is run from memory.
 const PROGRAM: &str = "/usr/bin/sandbar-runtime";
@@ -182,7 +182,11 @@ impl Program {
         let error = match left {
             Ok(told) => {
                 let told = told.as_raw_fd().to_string();
-                self.command().args([TAKE_OVER, &told]).exec()
+                // else it would take ours for that of commands
+                descriptors::set(descriptors::of_commands());
+                let error = self.command().args([TAKE_OVER, &told]).exec();
+                descriptors::raise();
+                error
             }
             Err(error) => error,
         };

@@ -2,9 +2,11 @@
 //! what it was before the field was there.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use prost::Message;
 
+use crate::daemon::rights::Rights;
 use crate::messages::filesystem::FilesystemEvent;
 use crate::messages::once::Outcome;
 use crate::messages::process::{EndEvent, ProcessConfig};
@@ -93,9 +95,9 @@ pub(in crate::daemon) struct Live {
     pub(in crate::daemon) terminal_is_read: bool,
     #[prost(uint64, optional, tag = "10")]
     pub(in crate::daemon) millis_left: Option<u64>,
-    /// Set if it was reaped.
-    #[prost(message, optional, tag = "11")]
-    pub(in crate::daemon) exit: Option<EndEvent>,
+    /// As the kernel says it; set if it was reaped.
+    #[prost(int32, optional, tag = "11")]
+    pub(in crate::daemon) exit: Option<i32>,
     #[prost(bool, tag = "12")]
     pub(in crate::daemon) cut_off: bool,
     /// The last of its output, without an end.
@@ -154,6 +156,8 @@ pub(in crate::daemon) struct Watch {
     pub(in crate::daemon) waiting: Vec<FilesystemEvent>,
     #[prost(message, repeated, tag = "7")]
     pub(in crate::daemon) directories: Vec<Directory>,
+    #[prost(message, optional, tag = "8")]
+    pub(in crate::daemon) rights: Option<Rights>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -163,4 +167,16 @@ pub(in crate::daemon) struct Directory {
     /// Seen from the watch's root.
     #[prost(bytes = "vec", tag = "2")]
     pub(in crate::daemon) below: Vec<u8>,
+}
+
+/// How times are told.
+pub(in crate::daemon) fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Not before the machine was started.
+pub(in crate::daemon) fn ago(millis: u64) -> Instant {
+    let now = Instant::now();
+    now.checked_sub(Duration::from_millis(millis))
+        .unwrap_or(now)
 }

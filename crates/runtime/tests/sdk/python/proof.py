@@ -1,9 +1,13 @@
 """Behaviours: what they are, how they are run, and the few words in which they say what they expect."""
 
 import asyncio
+import os
+import sys
 import time
 import traceback
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import Callable
 
 # no behaviour needs it; one that hangs is reported, and the others still run
@@ -69,7 +73,7 @@ async def until(what, probe):
     return found
 
 
-async def prove(box, version, words):
+async def prove(box, wanted, words):
     """Runs the behaviours that a version has and whose names hold one of the words, if there are words. Gives the names
     of those that failed."""
     failed = []
@@ -77,7 +81,7 @@ async def prove(box, version, words):
         name = f"{box.name} {one.name}"
         if words and not any(word in name for word in words):
             continue
-        if number(version) < number(one.since):
+        if number(wanted) < number(one.since):
             print(f"skipped  {name}: since {one.since}", flush=True)
             continue
         start = time.monotonic()
@@ -89,3 +93,21 @@ async def prove(box, version, words):
         else:
             print(f"ok       {name} ({time.monotonic() - start:.2f} s)", flush=True)
     return failed
+
+
+def drive(package, boxes, threads):
+    """Proves the behaviours for each box of a package, as the words of the command line say, and ends the program."""
+
+    async def main(wanted, *words):
+        same(version(package), wanted)
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(threads))
+        failed = []
+        async for box in boxes():
+            failed += await prove(box, wanted, words)
+        print(f"{package} {wanted} from PyPI: {len(failed)} failed", *failed, sep="\n  ", flush=True)
+        return 1 if failed else 0
+
+    code = asyncio.Runner().run(main(*sys.argv[1:]))
+    sys.stdout.flush()
+    # threads of calls that hang would be waited for
+    os._exit(code)

@@ -1,0 +1,6 @@
+#![no_main]
+
+#[path = "../drive/frames.rs"]
+mod drive;
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| drive::drive(input));
