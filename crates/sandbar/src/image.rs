@@ -9,13 +9,16 @@ use std::{
 use anyhow::{Context as _, Result, ensure};
 use clap::Subcommand;
 use indicatif::{ProgressBar, ProgressStyle};
-use local::image::{Auth, Image, Images, Options, Progress, Reference, reference};
+use local::image::{
+    Auth, Image, Images, Options, Progress, Reference, reference, write_runtime_image,
+};
 
-use crate::{api::default_directory, table};
+use crate::{api::default_directory, daemon::DAEMON, table};
 
 /// Import, pull, list and remove the images of this machine
 ///
-/// `sandbar/base` is always there: the programs of this machine, in a system of their own.
+/// Two are always there: `sandbar/base`, the programs of this machine in a system of their own, with the daemon that E2B's clients
+/// talk to; and `sandbar/runtime`, a sidecar that brings the daemon into containers of other images.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -60,6 +63,21 @@ enum Command {
         #[command(flatten)]
         place: Place,
     },
+    /// Write the image that brings the daemon of sandboxes into containers of other images, for a cluster
+    ///
+    /// It goes where `agent-runtime` of OpenKruise goes: a sidecar that runs `sh /workspace/entrypoint.sh`. The base has to bring
+    /// the shell; Alpine and busybox do. The file is an OCI layout, for `ctr images import`, `skopeo copy oci-archive:` or
+    /// `docker load`.
+    Runtime {
+        /// Where to write it
+        output: PathBuf,
+        /// An OCI layout or the output of `docker save` that holds one image
+        #[arg(long, value_name = "PATH")]
+        base: PathBuf,
+        /// The name of the image
+        #[arg(long, default_value = "sandbar/runtime:latest")]
+        name: String,
+    },
     /// Remove images, with the layers that no other image needs
     Rm {
         /// The names of the images
@@ -82,6 +100,10 @@ impl Place {
         let directory = match self.data_dir {
             Some(directory) => directory,
             None => default_directory()?,
+        };
+        let options = Options {
+            daemon: Some(DAEMON),
+            ..options
         };
         Ok(Images::open_with(&directory.join("images"), options)?)
     }
@@ -106,6 +128,12 @@ impl Args {
                     ..Options::default()
                 })?;
                 pull(&images, &reference(&name)?, username)
+            }
+            Command::Runtime { output, base, name } => {
+                let name = reference(&name)?;
+                write_runtime_image(&base, &name, DAEMON, &output)?;
+                println!("wrote {name} to {}", output.display());
+                Ok(())
             }
             Command::List { place } => list(&place.open(Options::default())?),
             Command::Rm { names, place } => remove(&place.open(Options::default())?, &names),

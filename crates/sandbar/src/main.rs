@@ -7,6 +7,7 @@ mod cli;
 mod cluster;
 mod controller;
 mod crds;
+mod daemon;
 mod down;
 mod image;
 mod objects;

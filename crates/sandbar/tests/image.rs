@@ -63,17 +63,19 @@ fn images_are_imported_listed_and_removed() {
         head.split_whitespace().collect::<Vec<_>>(),
         ["NAME", "ID", "SIZE", "AGE"]
     );
-    assert_eq!(table.lines().count(), 4);
+    assert_eq!(table.lines().count(), 5);
     let app = line(&table, "docker.io/team/app:1");
     assert_eq!((app[1].len(), app[2].as_str()), (12, "2.0 kB"));
-    let base = line(&table, "docker.io/sandbar/base:latest");
-    assert_eq!(base[2..], ["-", "-"]);
+    for built_in in ["base", "runtime"] {
+        let line = line(&table, &format!("docker.io/sandbar/{built_in}:latest"));
+        assert_eq!(line[2..], ["-", "-"]);
+    }
     let gone = printed(&data, &["rm", "team/app:1", "other"]);
     assert_eq!(
         gone,
         "removed docker.io/team/app:1 (0 B freed)\nremoved docker.io/library/other:latest (2.0 kB freed)\n"
     );
-    assert_eq!(printed(&data, &["ls"]).lines().count(), 2);
+    assert_eq!(printed(&data, &["ls"]).lines().count(), 3);
 }
 
 #[test]
@@ -89,6 +91,9 @@ fn what_is_wrong_is_said_with_what_helps() {
         error.contains("is built in and cannot be replaced or removed"),
         "{error}"
     );
+    let error = refused(&data, &["import", "/nonexistent"]);
+    let once = "sandbar: cannot read /nonexistent: No such file or directory (os error 2)\n";
+    assert_eq!(error, once);
     let error = refused(&data, &["import", "/dev/null"]);
     assert!(
         error.contains("neither an OCI layout nor the output of `docker save`"),

@@ -66,12 +66,6 @@ pub fn registry() -> Result<PathBuf> {
     binaries::registry(&mut progress::Progress::new(true))
 }
 
-/// The path of `sandbar-runtime`, the daemon inside sandboxes. It needs no cluster and no root; the first call of a
-/// process asks cargo for it.
-pub fn runtime() -> Result<PathBuf> {
-    program::runtime()
-}
-
 /// How long the shared cluster outlives its last user: the next test binary of one `cargo test` may follow.
 const GRACE: Duration = Duration::from_secs(3);
 

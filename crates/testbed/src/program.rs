@@ -21,34 +21,17 @@ pub(crate) fn workspace() -> PathBuf {
 /// The `testbed` program, built if it is missing or older than its source. `SANDBAR_TESTBED_BIN` overrides it.
 pub(crate) fn path() -> Result<PathBuf> {
     static PATH: OnceLock<Result<PathBuf, String>> = OnceLock::new();
-    found(&PATH, "testbed", "testbed", "SANDBAR_TESTBED_BIN")
-}
-
-/// The daemon of sandboxes, likewise. `SANDBAR_RUNTIME_BIN` overrides it.
-pub(crate) fn runtime() -> Result<PathBuf> {
-    static PATH: OnceLock<Result<PathBuf, String>> = OnceLock::new();
-    found(&PATH, "runtime", "sandbar-runtime", "SANDBAR_RUNTIME_BIN")
-}
-
-fn found(
-    known: &OnceLock<Result<PathBuf, String>>,
-    package: &str,
-    program: &str,
-    variable: &str,
-) -> Result<PathBuf> {
-    if let Some(path) = std::env::var_os(variable) {
+    if let Some(path) = std::env::var_os("SANDBAR_TESTBED_BIN") {
         return Ok(path.into());
     }
-    let doing = format!("building the program {program} (or set {variable})");
-    let build = || build(package, program).context(doing);
-    known
-        .get_or_init(|| build().map_err(|e| format!("{e:#}")))
+    let build = || build().context("building the testbed program (or set SANDBAR_TESTBED_BIN)");
+    PATH.get_or_init(|| build().map_err(|e| format!("{e:#}")))
         .clone()
         .map_err(|e| anyhow!(e))
 }
 
 /// Cargo holds no lock while tests run, so it can be asked; when nothing changed it answers at once.
-fn build(package: &str, program: &str) -> Result<PathBuf> {
+fn build() -> Result<PathBuf> {
     let test = std::env::current_exe().context("finding the test's own program")?;
     // <target>/<profile>/deps/<test>-<hash>, <target>/<profile>/examples/<name>, or <target>/<profile>/<program>
     let folder = test.parent();
@@ -72,9 +55,9 @@ fn build(package: &str, program: &str) -> Result<PathBuf> {
             "--quiet",
             "--locked",
             "--package",
-            package,
+            "testbed",
             "--bin",
-            program,
+            "testbed",
         ])
         .args(["--profile", name, "--target-dir"])
         .arg(target);
@@ -86,5 +69,5 @@ fn build(package: &str, program: &str) -> Result<PathBuf> {
         }
     }
     run(&mut cargo, "asking cargo")?;
-    Ok(profile.join(program))
+    Ok(profile.join("testbed"))
 }

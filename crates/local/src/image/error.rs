@@ -7,33 +7,33 @@ use super::digest::Digest;
 use super::document::DocumentError;
 use super::layer::LayerError;
 
-/// Why an image cannot be had, kept or removed.
+/// Why an image cannot be had, kept or removed. The reason is in the words, and so not told as a source once more.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     #[error("{0:?} is no name of an image: {1}")]
     Name(String, oci_spec::distribution::ParseError),
-    #[error("cannot {doing} {}: {source}", path.display())]
+    #[error("cannot {doing} {}: {reason}", path.display())]
     Io {
         doing: &'static str,
         path: PathBuf,
-        source: io::Error,
+        reason: io::Error,
     },
     #[error(
         "no space is left on the disk to {doing} {}: remove images with `sandbar image rm`, or choose another disk with --data-dir",
         path.display()
     )]
     Full { doing: &'static str, path: PathBuf },
-    #[error("image {image} cannot be used: {source}")]
+    #[error("image {image} cannot be used: {reason}")]
     Document {
         image: String,
-        source: DocumentError,
+        reason: DocumentError,
     },
-    #[error("layer {layer} of image {image} is refused: {source}")]
+    #[error("layer {layer} of image {image} is refused: {reason}")]
     Layer {
         image: String,
         layer: Digest,
-        source: LayerError,
+        reason: LayerError,
     },
     #[error("{} is neither an OCI layout nor the output of `docker save`", .0.display())]
     NoImage(PathBuf),
@@ -124,20 +124,20 @@ pub enum Error {
 
 impl Error {
     /// An error of the file system.
-    pub(super) fn io(doing: &'static str, path: &Path, source: impl Into<io::Error>) -> Self {
-        let (path, source) = (path.to_owned(), source.into());
-        match source.kind() {
+    pub(super) fn io(doing: &'static str, path: &Path, reason: impl Into<io::Error>) -> Self {
+        let (path, reason) = (path.to_owned(), reason.into());
+        match reason.kind() {
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Self::Full { doing, path },
             _ => Self::Io {
                 doing,
                 path,
-                source,
+                reason,
             },
         }
     }
 
     pub(super) fn document(image: &str) -> impl FnOnce(DocumentError) -> Self {
         let image = image.to_owned();
-        move |source| Self::Document { image, source }
+        move |reason| Self::Document { image, reason }
     }
 }

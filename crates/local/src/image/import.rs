@@ -8,6 +8,7 @@ use std::sync::Arc;
 use oci_spec::distribution::Reference;
 use serde::Deserialize;
 
+use super::built_in::BuiltIn;
 use super::digest::Digest;
 use super::document::{
     ConfigFile, Descriptor, Document, DocumentError, INDEXES, Index, LONGEST, MANIFESTS, Manifest,
@@ -18,24 +19,24 @@ use super::layer::{Expected, LayerError, Report, unpack};
 use super::meter::Limits;
 use super::source::{Source, blob};
 use super::store::{Commit, Prepared, Staged, Store, remove};
-use super::{Imported, Progress, key, reference};
+use super::{Imported, Options, Progress, key, reference};
 
 /// How often the layers are unpacked anew if somebody removes them meanwhile.
 const ATTEMPTS: usize = 3;
 
 /// One image of a source.
-struct Found {
+pub(super) struct Found {
     id: Digest,
-    config: Vec<u8>,
+    pub(super) config: Vec<u8>,
     digest: Option<Digest>,
-    layers: Vec<Blob>,
+    pub(super) layers: Vec<Blob>,
     names: Vec<Reference>,
 }
 
 /// A layer as it is stored.
-struct Blob {
-    part: String,
-    digest: Option<Digest>,
+pub(super) struct Blob {
+    pub(super) part: String,
+    pub(super) digest: Option<Digest>,
 }
 
 /// One image in the `manifest.json` of Docker.
@@ -51,15 +52,12 @@ pub(super) fn import(
     store: &Arc<Store>,
     from: &Path,
     name: Option<&Reference>,
-    limits: Limits,
+    options: &Options,
     on_progress: &mut dyn FnMut(Progress),
 ) -> Result<Vec<Imported>, Error> {
+    let limits = options.limits;
     let source = Source::open(from, &store.scratch(), limits)?;
-    let mut images = match source.part("index.json")? {
-        Some(_) => layout(&source)?,
-        None if source.part("manifest.json")?.is_some() => saved(&source)?,
-        None => return Err(Error::NoImage(from.to_owned())),
-    };
+    let mut images = find(&source)?;
     if let Some(name) = name {
         let [image] = images.as_mut_slice() else {
             return Err(Error::Several {
@@ -75,10 +73,24 @@ pub(super) fn import(
             id: image.id.clone(),
         });
     }
+    let is_built_in = |name: &&Reference| BuiltIn::of(name, options.daemon).is_some();
+    let mut names = images.iter().flat_map(|image| &image.names);
+    if let Some(name) = names.find(is_built_in) {
+        return Err(Error::BuiltIn(key(name)));
+    }
     images
         .iter()
         .map(|image| take(store, &source, image, limits, on_progress))
         .collect()
+}
+
+/// The images of a source that are for this machine.
+pub(super) fn find(source: &Source) -> Result<Vec<Found>, Error> {
+    match source.part("index.json")? {
+        Some(_) => layout(source),
+        None if source.part("manifest.json")?.is_some() => saved(source),
+        None => Err(Error::NoImage(source.path().to_owned())),
+    }
 }
 
 /// The images of an OCI layout that are for this machine.
@@ -103,10 +115,10 @@ fn layout(source: &Source) -> Result<Vec<Found>, Error> {
         images.push(layout_image(source, entry, &tags)?);
     }
     if images.is_empty() {
-        let source = DocumentError::Platform(others);
+        let reason = DocumentError::Platform(others);
         return Err(Error::Document {
             image: path,
-            source,
+            reason,
         });
     }
     Ok(images)
@@ -215,9 +227,6 @@ fn take(
     on_progress: &mut dyn FnMut(Progress),
 ) -> Result<Imported, Error> {
     let names: Vec<String> = image.names.iter().map(key).collect();
-    if let Some(name) = image.names.iter().find(|name| super::base::is(name)) {
-        return Err(Error::BuiltIn(key(name)));
-    }
     let about = names.join(", ");
     let mut left_out = Vec::new();
     for _ in 0..ATTEMPTS {
@@ -344,8 +353,8 @@ impl Stager {
             digest: digest.cloned(),
             diff_id: Some(diff_id.clone()),
         };
-        let report = unpack(blob, &expected, &path, self.left).map_err(|source| {
-            let source = match source {
+        let report = unpack(blob, &expected, &path, self.left).map_err(|reason| {
+            let reason = match reason {
                 LayerError::Full => return Error::io("unpack", &path, io::ErrorKind::StorageFull),
                 // what is said is the limit for the image, not what was left of it
                 LayerError::Bytes(_) => LayerError::Bytes(self.limits.bytes),
@@ -355,7 +364,7 @@ impl Stager {
             Error::Layer {
                 image: self.about.clone(),
                 layer: digest.unwrap_or(diff_id).clone(),
-                source,
+                reason,
             }
         })?;
         self.left.bytes = self.left.bytes.saturating_sub(report.bytes);

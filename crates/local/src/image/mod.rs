@@ -1,10 +1,11 @@
-//! The images of the node: from files, from registries, and one that is built in.
+//! The images of the node: from files, from registries, and some that are built in.
 //!
 //! An image is its config and its layers, unpacked into directories that become the lower directories of an overlay.
 //! Everything in an image is a stranger's: see [`layer`].
 
+mod archive;
 mod auth;
-mod base;
+mod built_in;
 mod digest;
 mod document;
 mod error;
@@ -27,6 +28,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 pub use oci_spec::distribution::Reference;
 
+pub use archive::write_runtime_image;
 pub use auth::Auth;
 pub use digest::{Digest, DigestError};
 pub use document::{Config, DocumentError, Platform};
@@ -35,6 +37,7 @@ pub use meter::Limits;
 pub use policy::{Decision, Presence, PullPolicy};
 pub use users::{User, UserError};
 
+use built_in::BuiltIn;
 use document::ConfigFile;
 use store::{Record, Store};
 
@@ -44,6 +47,18 @@ pub struct Options {
     pub limits: Limits,
     /// Registries that are asked without TLS, such as `registry.example:5000`. Those on this machine always are.
     pub insecure_registries: Vec<String>,
+    /// What the built-in images carry.
+    pub daemon: Option<Daemon>,
+}
+
+/// The program of the daemon of sandboxes, which needs nothing of the image it is put into.
+#[derive(Clone, Copy)]
+pub struct Daemon(pub &'static [u8]);
+
+impl std::fmt::Debug for Daemon {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "a program of {} bytes", self.0.len())
+    }
 }
 
 /// A directory of images. Clones share it, and other processes may use it, too.
@@ -51,7 +66,7 @@ pub struct Options {
 pub struct Images {
     store: Arc<Store>,
     options: Options,
-    base: Arc<Mutex<Option<Image>>>,
+    built_in: Arc<Mutex<BTreeMap<BuiltIn, Image>>>,
 }
 
 /// An image that is here.
@@ -66,11 +81,11 @@ pub struct Image {
     pub config: Config,
     /// Lower directories of an overlay, bottom first, each once; never empty.
     pub layers: Vec<PathBuf>,
-    /// Further overlays, inside of the first; only the built-in image has them.
+    /// Further overlays, inside of the first; only built-in images have them.
     pub overlays: Vec<Overlay>,
     /// Bytes of the archives that its layers were.
     pub bytes: u64,
-    /// When it was taken, in seconds since 1970; 0 for the built-in image.
+    /// When it was taken, in seconds since 1970; 0 for a built-in image.
     pub taken: u64,
     pub is_built_in: bool,
 }
@@ -101,11 +116,6 @@ pub struct Progress {
 }
 
 /// Reads the name of an image as people write it: `busybox` is `docker.io/library/busybox:latest`.
-/// Whether a reference means `sandbar/base`.
-pub fn is_built_in(reference: &Reference) -> bool {
-    base::is(reference)
-}
-
 pub fn reference(text: &str) -> Result<Reference, Error> {
     let short = || text.chars().take(300).collect();
     name::parse(text).map_err(|error| Error::Name(short(), error))
@@ -129,7 +139,7 @@ impl Images {
         Ok(Self {
             store: Arc::new(Store::open(dir)?),
             options,
-            base: Arc::default(),
+            built_in: Arc::default(),
         })
     }
 
@@ -141,13 +151,7 @@ impl Images {
         name: Option<&Reference>,
         mut on_progress: impl FnMut(Progress),
     ) -> Result<Vec<Imported>, Error> {
-        import::import(
-            &self.store,
-            from,
-            name,
-            self.options.limits,
-            &mut on_progress,
-        )
+        import::import(&self.store, from, name, &self.options, &mut on_progress)
     }
 
     /// Fetches an image from its registry, whether or not it is here. Layers that are here are not fetched.
@@ -157,7 +161,7 @@ impl Images {
         auth: &Auth,
         on_progress: impl FnMut(Progress) + Send,
     ) -> Result<Image, Error> {
-        if !base::is(reference) {
+        if self.built_in(reference).is_none() {
             pull::pull(&self.store, &self.options, reference, auth, on_progress).await?;
         }
         let found = self.get(reference)?;
@@ -166,8 +170,8 @@ impl Images {
 
     /// The image of a name. By digest, it is found whatever its tag is.
     pub fn get(&self, reference: &Reference) -> Result<Option<Image>, Error> {
-        if base::is(reference) {
-            return self.base().map(Some);
+        if let Some(which) = self.built_in(reference) {
+            return self.make(which).map(Some);
         }
         let record = match (self.store.record(&key(reference))?, reference.digest()) {
             (Some(record), _) => Some(record),
@@ -192,9 +196,10 @@ impl Images {
         Ok(self.store.records()?.into_iter().find(fits))
     }
 
-    /// All images by name, the built-in one among them.
+    /// All images by name, the built-in ones among them.
     pub fn list(&self) -> Result<Vec<Image>, Error> {
-        let mut images = vec![self.base()?];
+        let built_in = BuiltIn::all(self.options.daemon).map(|which| self.make(which));
+        let mut images: Vec<Image> = built_in.collect::<Result<_, _>>()?;
         for record in self.store.records()? {
             match self.load(record) {
                 // another process was just removing it
@@ -208,7 +213,7 @@ impl Images {
 
     /// Takes a name away, and what only it needed. The bytes of the layers that went with it.
     pub fn remove(&self, reference: &Reference) -> Result<u64, Error> {
-        if base::is(reference) {
+        if self.is_built_in(reference) {
             return Err(Error::BuiltIn(key(reference)));
         }
         let name = match self.store.record(&key(reference))? {
@@ -245,14 +250,24 @@ impl Images {
         Ok(holds.map(|(holder, id)| (holder, id.to_string())).collect())
     }
 
-    fn base(&self) -> Result<Image, Error> {
-        let mut known = self.base.lock().unwrap_or_else(PoisonError::into_inner);
-        match known.as_ref() {
+    /// Whether a reference means an image that is always here.
+    pub fn is_built_in(&self, reference: &Reference) -> bool {
+        self.built_in(reference).is_some()
+    }
+
+    fn built_in(&self, reference: &Reference) -> Option<BuiltIn> {
+        BuiltIn::of(reference, self.options.daemon)
+    }
+
+    fn make(&self, which: BuiltIn) -> Result<Image, Error> {
+        let mut known = self.built_in.lock().unwrap_or_else(PoisonError::into_inner);
+        match known.get(&which) {
             // a newer program may have replaced it while no container ran on it
             Some(image) if image.layers[0].is_dir() => Ok(image.clone()),
             _ => {
-                let image = base::image(&self.store, Path::new("/"))?;
-                Ok(known.insert(image).clone())
+                let image = which.image(&self.store, Path::new("/"), self.options.daemon)?;
+                known.insert(which, image.clone());
+                Ok(image)
             }
         }
     }

@@ -97,7 +97,7 @@ pub(super) async fn pull(
         return Err(Error::Layer {
             image: about,
             layer: layer.digest.clone(),
-            source: LayerError::Bytes(options.limits.bytes),
+            reason: LayerError::Bytes(options.limits.bytes),
         });
     }
     let told = Told {
@@ -170,7 +170,7 @@ async fn stage<F: FnMut(Progress) + Send>(
         match result {
             // what was left of an earlier attempt may have been damaged
             Err(Error::Layer {
-                source: LayerError::Digest { .. } | LayerError::Archive(_),
+                reason: LayerError::Digest { .. } | LayerError::Archive(_),
                 ..
             }) if was_resumed => {
                 told.add(-signed(layer.size));

@@ -271,10 +271,10 @@ impl Store {
         Ok(freed)
     }
 
-    /// Removes the layers of built-in images other than this one, unless a container runs on them.
-    pub(super) fn keep_base(&self, key: &str) -> Result<(), Error> {
+    /// Removes the layers of built-in images other than these, unless a container runs on them.
+    pub(super) fn keep_bases(&self, current: &[Digest]) -> Result<(), Error> {
         let guard = lock(&self.dir)?;
-        let waste = self.collect(Some(key))?;
+        let waste = self.collect(Some(current))?;
         drop(guard);
         self.discard(&waste)
     }
@@ -343,7 +343,7 @@ impl Store {
     }
 
     /// Moves what no name and no container needs out of the way. The lock is held.
-    fn collect(&self, base: Option<&str>) -> Result<Vec<PathBuf>, Error> {
+    fn collect(&self, bases: Option<&[Digest]>) -> Result<Vec<PathBuf>, Error> {
         let holds = self.holds()?;
         let mut ids: BTreeSet<Digest> = holds.into_values().collect();
         ids.extend(self.records()?.into_iter().map(|record| record.id));
@@ -369,10 +369,11 @@ impl Store {
         };
         take("configs", &|hex| ids.iter().any(|id| id.hex() == hex))?;
         take("layers", &|hex| hex == EMPTY || needed.contains(hex))?;
-        if let Some(key) = base {
+        if let Some(current) = bases {
             // the name ends with the id of the image that it is the layer of
+            let kept = ids.iter().chain(current);
             take("base", &|name| {
-                name == key || ids.iter().any(|id| name.ends_with(id.hex()))
+                kept.clone().any(|id| name.ends_with(id.hex()))
             })?;
         }
         Ok(waste)

@@ -93,7 +93,7 @@ impl Site {
             let message = format!("Failed to apply default image tag {name:?}: {error}");
             Trouble::new("InvalidImageName", message)
         })?;
-        if !self.is_isolated && !image::is_built_in(&reference) {
+        if !self.is_isolated && !self.images.is_built_in(&reference) {
             return Err(Trouble::config(format!(
                 "image {name:?} cannot be run without isolation, where a container has the files of this machine and no others: \
                  use sandbar/base, or run sandbar where it can isolate"

@@ -120,7 +120,7 @@ fn the_limits_are_for_all_layers_together() {
     let error = images.import(&file, None, |_| {}).unwrap_err();
     let is_said = matches!(
         &error,
-        Error::Layer { source: LayerError::Bytes(bytes), .. } if *bytes == SMALL.bytes
+        Error::Layer { reason: LayerError::Bytes(bytes), .. } if *bytes == SMALL.bytes
     );
     assert!(is_said, "{error}");
 }

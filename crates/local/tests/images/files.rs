@@ -172,7 +172,7 @@ fn the_image_for_this_machine_is_taken_out_of_many() {
     let is_said = matches!(
         &error,
         Error::Document {
-            source: DocumentError::Platform(_),
+            reason: DocumentError::Platform(_),
             ..
         }
     );
@@ -248,7 +248,7 @@ fn a_layer_of_an_unknown_type_is_refused() {
     let is_said = matches!(
         &error,
         Error::Document {
-            source: DocumentError::Layer { .. },
+            reason: DocumentError::Layer { .. },
             ..
         }
     );

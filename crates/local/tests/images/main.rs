@@ -2,8 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod base;
 mod bombs;
+mod built_in;
 mod files;
 mod keeping;
 mod layers;

@@ -251,7 +251,7 @@ async fn a_layer_with_another_digest_is_refused() {
     let is_said = matches!(
         &error,
         Error::Layer {
-            source: LayerError::Digest { .. },
+            reason: LayerError::Digest { .. },
             ..
         }
     );

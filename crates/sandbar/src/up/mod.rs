@@ -25,6 +25,7 @@ use isolation::Isolation;
 
 use crate::{
     api::{Door, default_directory, say, with_remedy},
+    daemon::DAEMON,
     signals::asked_to_stop,
 };
 
@@ -110,7 +111,7 @@ impl Args {
         isolation: Isolation,
     ) -> Result<(Node, String)> {
         let place = node_directory(directory);
-        let images = self.open_images(directory)?;
+        let images = self.open_images(directory, isolation)?;
         let network = match isolation {
             Isolation::Namespaces => open_network(&place).await?,
             Isolation::None => Network::none(),
@@ -142,9 +143,11 @@ impl Args {
         Ok((node, ways))
     }
 
-    fn open_images(&self, directory: &Path) -> Result<Images> {
+    fn open_images(&self, directory: &Path, isolation: Isolation) -> Result<Images> {
         let options = image::Options {
             insecure_registries: self.insecure_registry.clone(),
+            // without a network of its own, no sandbox could have the daemon's port but one
+            daemon: (isolation == Isolation::Namespaces).then_some(DAEMON),
             ..image::Options::default()
         };
         Ok(Images::open_with(&directory.join("images"), options)?)

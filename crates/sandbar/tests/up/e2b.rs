@@ -13,17 +13,6 @@ use crate::instance::Instance;
 /// The drivers, one per language and package, and what is pinned for them.
 const SDK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../runtime/tests/sdk");
 
-/// A daemon that speaks all it can, each where its clients expect it.
-const DAEMON: [&str; 7] = [
-    "/opt/bin/daemon",
-    "--legacy-port",
-    "8888",
-    "--sandboxd-port",
-    "8080",
-    "--sandboxd-port",
-    "9090",
-];
-
 /// Packages of every version, made once.
 fn packages() -> PathBuf {
     static PACKAGES: OnceLock<PathBuf> = OnceLock::new();
@@ -51,17 +40,10 @@ fn mount(name: &str, at: &str, below: &str) -> Value {
     json!({"name": name, "mountPath": at, "subPath": below, "readOnly": true})
 }
 
-/// Runs a driver with version `version` of a package in a pod whose first process is the daemon.
+/// Runs a driver with version `version` of a package in a pod of `sandbar/base`, whose first process is the daemon.
 async fn is_served(version: &str, modules: Option<&str>, driver: &[&str]) {
     let (packages, sdk) = (packages(), fs::canonicalize(SDK).unwrap());
-    let bin = tempfile::tempdir().unwrap();
-    // a copy: cargo may replace the program while tests run
-    fs::copy(testbed::runtime().unwrap(), bin.path().join("daemon")).unwrap();
-    let directories = [
-        ("packages", packages.as_path()),
-        ("sdk", sdk.as_path()),
-        ("bin", bin.path()),
-    ];
+    let directories = [("packages", packages.as_path()), ("sdk", sdk.as_path())];
     let mut options = vec!["--pool", "0"];
     for (_, path) in directories {
         options.extend(["--allow-host-path", path.to_str().unwrap()]);
@@ -70,14 +52,12 @@ async fn is_served(version: &str, modules: Option<&str>, driver: &[&str]) {
     let mut mounts = vec![
         mount("packages", "/packages", ""),
         mount("sdk", "/sdk/drivers", ""),
-        mount("bin", "/opt/bin", ""),
     ];
     // where Node looks for packages of a driver
     mounts.extend(modules.map(|modules| mount("packages", "/sdk/node_modules", modules)));
     let daemon = json!({
         "name": "main",
         "image": "sandbar/base",
-        "command": DAEMON,
         "env": [{"name": "SECRET_OF_THE_DAEMON", "value": "1"}],
         "securityContext": {"runAsUser": 0},
         "readinessProbe": {"httpGet": {"path": "/health", "port": 49983}, "periodSeconds": 1},

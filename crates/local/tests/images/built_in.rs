@@ -1,13 +1,15 @@
 //! The built-in image, run as far as a test without the node can run it.
 
 use std::fs;
+use std::io::Write as _;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use local::image::{Image, reference};
+use flate2::{Compression, write::GzEncoder};
+use local::image::{Daemon, Image, Images, Options, reference, write_runtime_image};
 
 use crate::mounted::in_overlay;
-use crate::support::Place;
+use crate::support::{Layer, Layout, Place, Tar};
 
 fn image(place: &Place) -> Image {
     let name = reference("sandbar/base").unwrap();
@@ -32,7 +34,7 @@ fn the_built_in_image_is_there_without_any_import() {
             .iter()
             .any(|overlay| overlay.at.as_os_str() == "/usr")
     );
-    let again = local::image::Images::open(&place.directory.path().join("images")).unwrap();
+    let again = Images::open(&place.directory.path().join("images")).unwrap();
     let name = reference("docker.io/sandbar/base:latest").unwrap();
     assert_eq!(again.get(&name).unwrap(), Some(image));
     assert_eq!(place.count("base"), 1);
@@ -130,4 +132,96 @@ fn its_command_waits_until_it_is_asked_to_end() {
         std::thread::sleep(Duration::from_millis(50));
     };
     assert_eq!(status.code(), Some(0));
+}
+
+const DAEMON: Daemon = Daemon(b"the daemon");
+
+fn with_daemon(place: &Place) -> Images {
+    let options = Options {
+        daemon: Some(DAEMON),
+        ..Options::default()
+    };
+    Images::open_with(&place.directory.path().join("images"), options).unwrap()
+}
+
+fn text(image: &Image, path: &str) -> String {
+    let at = image.layers.iter().rev().map(|layer| layer.join(path));
+    fs::read_to_string(at.into_iter().find(|at| at.exists()).unwrap()).unwrap()
+}
+
+#[test]
+fn built_in_images_carry_the_daemon_where_there_is_one() {
+    let place = Place::new();
+    let images = with_daemon(&place);
+    let names: Vec<String> = images
+        .list()
+        .unwrap()
+        .into_iter()
+        .map(|one| one.name)
+        .collect();
+    let both = [
+        "docker.io/sandbar/base:latest",
+        "docker.io/sandbar/runtime:latest",
+    ];
+    assert_eq!(names, both);
+    let base = images
+        .get(&reference("sandbar/base").unwrap())
+        .unwrap()
+        .unwrap();
+    assert_eq!(base.config.cmd[0], "/opt/sandbar/runtime");
+    assert_eq!(text(&base, "opt/sandbar/runtime"), "the daemon");
+    let runtime = images
+        .get(&reference("sandbar/runtime").unwrap())
+        .unwrap()
+        .unwrap();
+    assert_eq!(
+        runtime.config.entrypoint,
+        ["sh", "/workspace/entrypoint.sh"]
+    );
+    for name in ["envd", "sandbox-runtime-storage"] {
+        assert_eq!(text(&runtime, &format!("workspace/{name}")), "the daemon");
+    }
+    assert_eq!(place.count("base"), 2, "neither replaces the other");
+    assert_eq!(
+        place.images.list().unwrap().len(),
+        1,
+        "without one there is nothing to carry"
+    );
+}
+
+#[test]
+fn the_image_for_clusters_is_its_base_with_one_layer_more() {
+    let place = Place::new();
+    let file = place.directory.path().join("runtime.tar");
+    let base = place.directory.path().join("base.tar");
+    let mut shell = Layer::plain(Tar::default().file("bin/sh", "a shell"));
+    let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
+    packed.write_all(&shell.blob).unwrap();
+    shell.blob = packed.finish().unwrap();
+    let plain = Layer::plain(Tar::default().file("etc/motd", "hello"));
+    let layers = [shell, plain];
+    let layout = Layout::default().named("example/base:1", &layers);
+    fs::write(&base, layout.archive()).unwrap();
+    let name = reference("example/runtime:1").unwrap();
+    write_runtime_image(&base, &name, DAEMON, &file).unwrap();
+    place.images.import(&file, None, |_| {}).unwrap();
+    let image = place.images.get(&name).unwrap().unwrap();
+    assert_eq!(image.config.entrypoint, ["sh", "/workspace/entrypoint.sh"]);
+    assert_eq!(image.config.working_dir, "/workspace");
+    for (path, expected) in [
+        ("bin/sh", "a shell"),
+        ("etc/motd", "hello"),
+        ("workspace/envd", "the daemon"),
+        ("workspace/sandbox-runtime-storage", "the daemon"),
+    ] {
+        assert_eq!(text(&image, path), expected);
+    }
+    let refused = write_runtime_image(&file.with_extension("missing"), &name, DAEMON, &file);
+    assert!(refused.is_err());
+    assert!(file.exists(), "what was there is not lost");
+    assert_eq!(
+        fs::read_dir(place.directory.path()).unwrap().count(),
+        3,
+        "nothing unfinished"
+    );
 }

@@ -1,11 +1,11 @@
-//! The layer of the built-in image: everything but the programs.
+//! The layer of a built-in image: everything but the programs of the host.
 
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io::{self, ErrorKind, Read as _};
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _, chown, symlink};
 use std::path::Path;
 
-use super::Layout;
+use super::{Addition, Content, Layout};
 
 /// Nothing that is copied is longer: the largest is the bundle of certificates.
 const LONGEST: u64 = 4 << 20;
@@ -39,17 +39,7 @@ const DIRECTORIES: [(&str, u32); 23] = [
     ("etc/ssl/certs", 0o755),
 ];
 
-const FILES: [(&str, &str); 9] = [
-    (
-        "etc/passwd",
-        "root:x:0:0:root:/root:/bin/sh\n\
-         user:x:1000:1000:user:/home/user:/bin/sh\n\
-         nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
-    ),
-    (
-        "etc/group",
-        "root:x:0:\ntty:x:5:\nuser:x:1000:\nnogroup:x:65534:\n",
-    ),
+const FILES: [(&str, &str); 7] = [
     (
         "etc/hosts",
         "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n",
@@ -99,6 +89,9 @@ pub(super) fn make(host: &Path, layout: &Layout, into: &Path) -> io::Result<()> 
     for (path, text) in FILES {
         write(&into.join(path), text.as_bytes())?;
     }
+    for (path, text) in users(id_of_user()) {
+        write(&into.join(path), text.as_bytes())?;
+    }
     for (link, target) in &layout.links {
         symlink(target, into.join(link))?;
     }
@@ -127,8 +120,52 @@ pub(super) fn make(host: &Path, layout: &Layout, into: &Path) -> io::Result<()> 
     certificates(host, into)?;
     release(host, into)?;
     local_time(host, into)?;
-    if rustix::process::geteuid().is_root() {
-        chown(into.join("home/user"), Some(USER), Some(USER))?;
+    give_to_user(&into.join("home/user"))
+}
+
+/// The image's user. Where containers have one user only, root, it is another name of his.
+fn id_of_user() -> u32 {
+    match rustix::process::geteuid().is_root() {
+        true => USER,
+        false => 0,
+    }
+}
+
+fn users(user: u32) -> [(&'static str, String); 2] {
+    let passwd = format!(
+        "root:x:0:0:root:/root:/bin/sh\n\
+         user:x:{user}:{user}:user:/home/user:/bin/sh\n\
+         nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
+    );
+    let group = format!("root:x:0:\ntty:x:5:\nuser:x:{user}:\nnogroup:x:65534:\n");
+    [("etc/passwd", passwd), ("etc/group", group)]
+}
+
+fn give_to_user(path: &Path) -> io::Result<()> {
+    match id_of_user() {
+        // whoever made it is who root is in the container
+        0 => Ok(()),
+        user => chown(path, Some(user), Some(user)),
+    }
+}
+
+/// Adds what only one image has.
+pub(super) fn add(additions: &[Addition], into: &Path) -> io::Result<()> {
+    for (path, content) in additions {
+        let path = Path::new(path.trim_start_matches('/'));
+        make_way(into, path)?;
+        let at = into.join(path);
+        match content {
+            Content::Program(program) => {
+                write(&at, program)?;
+                fs::set_permissions(&at, Permissions::from_mode(0o755))?;
+            }
+            Content::Link(target) => symlink(target, &at)?,
+            Content::Directory => {
+                make_directory(&at, 0o755)?;
+                give_to_user(&at)?;
+            }
+        }
     }
     Ok(())
 }
