@@ -4,6 +4,7 @@ pub mod client;
 pub mod definitions;
 pub mod process;
 pub mod servers;
+pub mod table;
 pub mod times;
 pub mod watch;
 

@@ -6,6 +6,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use bench::process;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::talk::Connection;
 
@@ -73,14 +75,9 @@ async fn is_healthy(address: SocketAddr) -> bool {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        let children = format!("/proc/{0}/task/{0}/children", self.pid);
-        let children = std::fs::read_to_string(children).unwrap_or_default();
-        for child in children
-            .split_whitespace()
-            .filter_map(|pid| pid.parse().ok())
-        {
-            if let Some(child) = rustix::process::Pid::from_raw(child) {
-                let _ = rustix::process::kill_process(child, rustix::process::Signal::KILL);
+        for child in process::children(self.pid, "sleep").unwrap_or_default() {
+            if let Some(child) = i32::try_from(child).ok().and_then(Pid::from_raw) {
+                let _ = kill_process(child, Signal::KILL);
             }
         }
         let _ = self.child.kill();

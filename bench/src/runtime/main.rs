@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use bench::process;
+use bench::table::{Bound, Limit, Table, middle_and_last};
 use bench::times::{Times, millis, progress};
 use clap::Parser;
 
@@ -154,64 +155,88 @@ async fn processes(daemon: &Daemon) -> Result<f64> {
     Ok(grown * 1024.0 / PROCESSES as f64)
 }
 
-fn print(ours: &Figures, rival: Option<&Figures>) {
-    println!("| what | sandbar-runtime | rival | target | |");
-    println!("|---|---|---|---|---|");
-    let row = |what: &str, tell: &dyn Fn(&Figures) -> String, target: &str, is_met: bool| {
-        let other = rival.map(tell).unwrap_or_default();
-        let verdict = if is_met { "ok" } else { "MISSED" };
-        println!(
-            "| {what} | {} | {other} | {target} | {verdict} |",
-            tell(ours)
-        );
-    };
-    let size = |figures: &Figures| figures.size.map(|size| format!("{size:.2} MB"));
-    let is_small = ours.size.is_some_and(|size| size <= 5.0);
-    row(
-        "program",
-        &|f| size(f).unwrap_or_default(),
-        "≤ 5 MB",
-        is_small,
-    );
-    let start = |f: &Figures| two(&f.start);
-    let is_quick = millis(ours.start.median()) <= 5.0;
-    row(
-        "start to /health, p50 / p99",
-        &start,
-        "p50 ≤ 5 ms",
-        is_quick,
-    );
-    let idle = |f: &Figures| format!("{:.1} MiB", f.idle);
-    row("RSS idle", &idle, "≤ 2.5 MiB", ours.idle <= 2.5);
-    let command = |f: &Figures| two(&f.command);
-    let is_quick = millis(ours.command.median()) <= 1.6;
-    row(
-        "Start(/bin/true) over one connection, p50 / p99",
-        &command,
-        "p50 ≤ 1.6 ms",
-        is_quick,
-    );
-    let used = |f: &Figures| format!("{:.1} MiB", f.used);
-    row("RSS after all that, idle", &used, "", true);
-    let each = |f: &Figures| format!("{:.0} KiB", f.per_process);
-    row(
-        "each running process and its listener",
-        &each,
-        "≤ 25 KiB",
-        ours.per_process <= 25.0,
-    );
-    let upload = |f: &Figures| format!("{:.2} GB/s", f.upload);
-    row("upload of 1 GiB", &upload, "≥ 1 GB/s", ours.upload >= 1.0);
-    let download = |f: &Figures| format!("{:.2} GB/s", f.download);
-    row(
-        "download of 1 GiB",
-        &download,
-        "≥ 1 GB/s",
-        ours.download >= 1.0,
-    );
+/// A row of the table: what it is about, how a side's figure is told, and the bound of ours.
+struct Row {
+    what: &'static str,
+    tell: fn(&Figures) -> String,
+    bound: Option<fn(&Figures) -> Bound>,
 }
 
-fn two(times: &Times) -> String {
-    let [p50, p99] = [50, 99].map(|percent| millis(times.percentile(percent)));
-    format!("{p50:.2} / {p99:.2} ms")
+const ROWS: [Row; 8] = [
+    Row {
+        what: "program",
+        tell: |f| f.size.map_or(String::new(), |size| format!("{size:.2} MB")),
+        bound: Some(|f| at_most(5.0, "MB", f.size.unwrap_or(f64::MAX))),
+    },
+    Row {
+        what: "start to /health, p50 / p99",
+        tell: |f| middle_and_last(&f.start),
+        bound: Some(|f| median_at_most(5.0, &f.start)),
+    },
+    Row {
+        what: "RSS idle",
+        tell: |f| format!("{:.1} MiB", f.idle),
+        bound: Some(|f| at_most(2.5, "MiB", f.idle)),
+    },
+    Row {
+        what: "Start(/bin/true) over one connection, p50 / p99",
+        tell: |f| middle_and_last(&f.command),
+        bound: Some(|f| median_at_most(1.6, &f.command)),
+    },
+    Row {
+        what: "RSS after commands and files, idle again",
+        tell: |f| format!("{:.1} MiB", f.used),
+        bound: None,
+    },
+    Row {
+        what: "each running process and its listener",
+        tell: |f| format!("{:.0} KiB", f.per_process),
+        bound: Some(|f| at_most(25.0, "KiB", f.per_process)),
+    },
+    Row {
+        what: "upload of 1 GiB",
+        tell: |f| format!("{:.2} GB/s", f.upload),
+        bound: Some(|f| quick_enough(f.upload)),
+    },
+    Row {
+        what: "download of 1 GiB",
+        tell: |f| format!("{:.2} GB/s", f.download),
+        bound: Some(|f| quick_enough(f.download)),
+    },
+];
+
+fn print(ours: &Figures, rival: Option<&Figures>) {
+    let table = Table::begin(rival.map(|_| "rival"));
+    for Row { what, tell, bound } in ROWS {
+        let other = rival.map(tell).unwrap_or_default();
+        table.row_beside(what, &tell(ours), &other, bound.map(|bound| bound(ours)));
+    }
+}
+
+fn at_most(most: f64, unit: &'static str, value: f64) -> Bound {
+    let limit = Limit::AtMost(most);
+    Bound {
+        of: "",
+        value,
+        limit,
+        unit,
+    }
+}
+
+fn median_at_most(most: f64, times: &Times) -> Bound {
+    let of = "p50";
+    Bound {
+        of,
+        ..at_most(most, "ms", millis(times.median()))
+    }
+}
+
+fn quick_enough(value: f64) -> Bound {
+    let limit = Limit::AtLeast(1.0);
+    Bound {
+        of: "",
+        value,
+        limit,
+        unit: "GB/s",
+    }
 }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use anyhow::{Context as _, Result, ensure};
 use bytes::Bytes;
-use http::header::{ACCEPT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST};
+use http::header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full, StreamBody};
@@ -81,7 +81,7 @@ impl Connection {
         let pieces = std::iter::repeat_n(piece, length / PIECE);
         let pieces = pieces.map(|piece| Ok(Frame::data(piece)));
         let body = StreamBody::new(futures::stream::iter(pieces)).boxed_unsync();
-        let request = request(Method::POST, &format!("/files?path={path}"))
+        let request = request(Method::POST, &format!("/files?username=root&path={path}"))
             .header(CONTENT_TYPE, "application/octet-stream")
             .header(CONTENT_LENGTH, length)
             .body(body)?;
@@ -93,7 +93,7 @@ impl Connection {
 
     /// How many bytes came.
     pub(crate) async fn download(&mut self, path: &str) -> Result<usize> {
-        let request = request(Method::GET, &format!("/files?path={path}"))
+        let request = request(Method::GET, &format!("/files?username=root&path={path}"))
             .header(ACCEPT_ENCODING, "identity")
             .body(full(Bytes::new()))?;
         let answer = self.send(request).await?;
@@ -109,17 +109,11 @@ impl Connection {
 
 fn request(method: Method, target: &str) -> http::request::Builder {
     // root, so that the daemon need not know another
-    let root = "Basic cm9vdDo=";
-    let separator = if target.contains('?') {
-        "&username=root"
-    } else {
-        ""
-    };
     Request::builder()
         .method(method)
-        .uri(format!("{target}{separator}"))
+        .uri(target)
         .header(HOST, "sandbox")
-        .header("authorization", root)
+        .header(AUTHORIZATION, "Basic cm9vdDo=")
 }
 
 fn full(bytes: Bytes) -> Body {

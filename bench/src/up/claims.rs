@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 
 use crate::instance::Program;
 use crate::progress::steps;
-use crate::table::{Bound, Table, middle_and_last};
 use crate::watched::{Watched, is_ready, name_of};
+use bench::table::{Bound, Limit, Table, middle_and_last};
 
 const CLAIMS: &str = "/apis/extensions.agents.x-k8s.io/v1beta1/namespaces/default/sandboxclaims";
 const SANDBOXES: &str = "/apis/agents.x-k8s.io/v1beta1/namespaces/default/sandboxes";
@@ -50,7 +50,7 @@ pub(crate) async fn measure(table: &Table, program: &Program) -> Result<()> {
         Some(Bound {
             of: "p50",
             value: millis(times.median()),
-            most: WANTED,
+            limit: Limit::AtMost(WANTED),
             unit: "ms",
         }),
     );

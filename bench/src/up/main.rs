@@ -8,7 +8,6 @@ mod pods;
 mod progress;
 mod rival;
 mod start;
-mod table;
 mod watched;
 
 use std::path::PathBuf;
@@ -18,7 +17,7 @@ use clap::{Parser, ValueEnum};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::instance::Program;
-use crate::table::Table;
+use bench::table::Table;
 
 /// The pods of the namespace that the warm pool is in.
 const PODS: &str = "/api/v1/namespaces/default/pods";
@@ -82,7 +81,7 @@ async fn measure(args: Args) -> Result<()> {
     let program = Program { file, disk };
     let wanted = |what| args.only.is_empty() || args.only.contains(&what);
     let has_rival = !args.without_rival && wanted(What::Pods);
-    let table = Table::begin(has_rival);
+    let table = Table::begin(has_rival.then_some("kubelet"));
     if wanted(What::Start) {
         start::measure(&table, &program).await?;
     }

@@ -10,8 +10,8 @@ use bench::watch::Change;
 
 use crate::PODS;
 use crate::instance::{Instance, Program};
-use crate::table::{Bound, Table};
 use crate::watched::{Watched, is_ready, name_of};
+use bench::table::{Bound, Limit, Table};
 
 const SANDBOXES: usize = 20;
 const WANTED_OF_SHIM: f64 = 1.0;
@@ -38,7 +38,7 @@ pub(crate) async fn of_sandboxes(table: &Table, program: &Program) -> Result<()>
         Some(Bound {
             of: "",
             value: share,
-            most: WANTED_OF_SHIM,
+            limit: Limit::AtMost(WANTED_OF_SHIM),
             unit: "MiB",
         }),
     );
@@ -68,7 +68,7 @@ pub(crate) async fn of_process(table: &Table, program: &Program) -> Result<()> {
         Some(Bound {
             of: "",
             value: resident,
-            most: WANTED_OF_ALL,
+            limit: Limit::AtMost(WANTED_OF_ALL),
             unit: "MiB",
         }),
     );

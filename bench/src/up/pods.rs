@@ -14,8 +14,8 @@ use crate::PODS;
 use crate::instance::Program;
 use crate::progress::steps;
 use crate::rival::Rival;
-use crate::table::{Bound, Table, middle_and_last};
 use crate::watched::{Watched, name_of, runs};
+use bench::table::{Bound, Limit, Table, middle_and_last};
 
 const STARTS: usize = 40;
 const AT_ONCE: usize = 20;
@@ -76,7 +76,7 @@ fn report(table: &Table, ours: &Starts, rival: Option<&Starts>) {
         Some(Bound {
             of: "p50",
             value: millis(ours.one_by_one.median()),
-            most: WANTED,
+            limit: Limit::AtMost(WANTED),
             unit: "ms",
         }),
     );
@@ -87,7 +87,7 @@ fn report(table: &Table, ours: &Starts, rival: Option<&Starts>) {
         Some(Bound {
             of: "p99",
             value: millis(ours.at_once.percentile(99)),
-            most: WANTED_AT_ONCE,
+            limit: Limit::AtMost(WANTED_AT_ONCE),
             unit: "ms",
         }),
     );

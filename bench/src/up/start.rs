@@ -10,8 +10,8 @@ use bench::watch::Change;
 use crate::PODS;
 use crate::instance::{Instance, Program};
 use crate::progress::steps;
-use crate::table::{Bound, Table, middle_and_worst};
 use crate::watched::{Watched, is_ready, run_of};
+use bench::table::{Bound, Limit, Table, middle_and_worst};
 
 const STARTS: usize = 5;
 const WANTED: f64 = 1000.0;
@@ -38,7 +38,7 @@ pub(crate) async fn measure(table: &Table, program: &Program) -> Result<()> {
         Some(Bound {
             of: "median",
             value: millis(first.median()),
-            most: WANTED,
+            limit: Limit::AtMost(WANTED),
             unit: "ms",
         }),
     );
