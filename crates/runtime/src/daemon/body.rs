@@ -7,18 +7,18 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Frame, SizeHint};
-use tokio::sync::mpsc;
 
+use super::channel;
 use super::files::Content;
 
 pub(crate) enum Body {
     Full(Bytes),
     /// Ends when the sender is dropped.
-    Pieces(mpsc::Receiver<Piece>),
+    Pieces(channel::Receiver<Piece>),
     File(Content),
 }
 
-/// Smaller than a frame: a channel has room for many.
+/// Smaller than a frame, which may have trailers in it.
 pub(crate) enum Piece {
     Data(Bytes),
     Trailers(Box<HeaderMap>),

@@ -8,6 +8,7 @@
 
 mod body;
 mod ca;
+mod channel;
 mod cors;
 mod descriptors;
 mod error;

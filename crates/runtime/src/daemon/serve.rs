@@ -4,19 +4,21 @@ use std::convert::Infallible;
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::AsFd as _;
-use std::pin::pin;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
 use hyper::body::Incoming;
+use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
+use hyper_util::server::graceful::GracefulConnection;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 
 use super::body::Body;
+use super::handover::Handover;
 use super::options::Options;
 use super::upgrade::{Inherit, state};
 use super::{Daemon, legacy, route, rpc, sandboxd, sys};
@@ -32,6 +34,13 @@ const TIDY_AFTER: Duration = Duration::from_secs(5);
 
 /// How long one who has connected may take to ask something when the daemon is about to be replaced.
 const FIRST_REQUEST: Duration = Duration::from_secs(1);
+
+/// How a client of HTTP/2 begins, and no request of HTTP/1.1 that could be answered.
+const HTTP2: [u8; 3] = *b"PRI";
+
+/// Nobody sends a part of so few bytes; one who does is asked for the rest a second long.
+const LOOKS: u32 = 100;
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// What a client may send ahead on HTTP/2; the protocol's own 64 KiB would slow uploads down.
 const WINDOW: u32 = 1 << 20;
@@ -200,33 +209,67 @@ async fn tidy_up(closed: Arc<Notify>) -> io::Result<()> {
 async fn serve(connection: TcpStream, api: Api, daemon: Arc<Daemon>) {
     // events are small and must not wait for each other
     let _ = connection.set_nodelay(true);
-    let first = Notify::new();
+    let asked = Notify::new();
     let service = service_fn(|request: http::Request<Incoming>| {
-        first.notify_one();
+        asked.notify_one();
         let daemon = Arc::clone(&daemon);
         // boxed, what answering needs is gone when the answer has begun, and not only when a stream of hours has ended
         Box::pin(async move { Ok::<_, Infallible>(api.answer(daemon, request).await) })
     });
-    let mut server = auto::Builder::new(TokioExecutor::new());
-    server
-        .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(IDLE);
-    server
-        .http2()
-        .timer(TokioTimer::new())
-        .initial_stream_window_size(WINDOW)
-        .initial_connection_window_size(4 * WINDOW);
-    let mut connection = pin!(server.serve_connection(TokioIo::new(connection), service));
+    let handover = &daemon.handover;
+    let begun = tokio::select! {
+        begun = tokio::time::timeout(IDLE, begins_http2(&connection)) => begun,
+        () = handover.closing() => tokio::time::timeout(FIRST_REQUEST, begins_http2(&connection)).await,
+    };
+    let Ok(is_http2) = begun else {
+        return;
+    };
+    let io = TokioIo::new(connection);
+    // a client that breaks the protocol or leaves ends its own connection only
+    if is_http2 {
+        let mut server = http2::Builder::new(TokioExecutor::new());
+        server
+            .timer(TokioTimer::new())
+            .initial_stream_window_size(WINDOW)
+            .initial_connection_window_size(4 * WINDOW);
+        let connection = Box::pin(server.serve_connection(io, service));
+        attend(connection, &asked, handover).await;
+    } else {
+        let mut server = http1::Builder::new();
+        server.timer(TokioTimer::new()).header_read_timeout(IDLE);
+        let connection = Box::pin(server.serve_connection(io, service));
+        attend(connection, &asked, handover).await;
+    }
+}
+
+/// Whether a client begins as those of HTTP/2 do. What it sent stays unread: hyper doubles its buffer for one who has begun to read
+/// already, and that is kept as long as the connection.
+async fn begins_http2(connection: &TcpStream) -> bool {
+    let mut begin = [0; HTTP2.len()];
+    for _ in 0..LOOKS {
+        let length = connection.peek(&mut begin).await.unwrap_or_default();
+        let is_part = (1..HTTP2.len()).contains(&length) && HTTP2.starts_with(&begin[..length]);
+        if !is_part {
+            return begin[..length] == HTTP2;
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+    false
+}
+
+/// Serves a connection to its end. If the daemon is about to be replaced, to the end of the request that is being answered.
+async fn attend<C>(mut connection: Pin<Box<C>>, asked: &Notify, handover: &Handover)
+where
+    C: GracefulConnection,
+{
     tokio::select! {
-        // a client that breaks the protocol or leaves ends its own connection only
         _ = &mut connection => return,
-        () = daemon.handover.closing() => {}
+        () = handover.closing() => {}
     }
     // one that was just accepted is about to ask something, and would be closed in its face
     tokio::select! {
         _ = &mut connection => return,
-        _ = tokio::time::timeout(FIRST_REQUEST, first.notified()) => {}
+        _ = tokio::time::timeout(FIRST_REQUEST, asked.notified()) => {}
     }
     connection.as_mut().graceful_shutdown();
     let _ = connection.await;

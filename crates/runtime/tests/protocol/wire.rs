@@ -1,6 +1,7 @@
 //! Connect over HTTP/1.1: envelopes, codes, encodings, and what is refused.
 
 use std::io::{Read, Write};
+use std::time::Duration;
 
 use flate2::Compression;
 use flate2::read::GzEncoder;
@@ -235,6 +236,31 @@ fn requests_follow_each_other_on_one_connection() {
             "{}",
             reply.text()
         );
+    }
+}
+
+#[test]
+fn what_a_client_speaks_is_known_however_its_first_bytes_arrive() {
+    let daemon = Daemon::launch();
+    let settings_of_http2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0".as_slice();
+    let requests = [
+        (settings_of_http2, [0, 0]),
+        (b"PROPFIND /health HTTP/1.1\r\nhost: x\r\n\r\n", *b"HT"),
+        (b"POST /init HTTP/1.1\r\nhost: x\r\n\r\n", *b"HT"),
+        (b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n", *b"HT"),
+    ];
+    for (request, begin) in requests {
+        for cut in 1..4 {
+            let mut connection = daemon.connect();
+            let (first, rest) = request.split_at(cut);
+            connection.write_all(first).unwrap();
+            // so that the daemon has looked at them
+            std::thread::sleep(Duration::from_millis(30));
+            connection.write_all(rest).unwrap();
+            let mut answer = [0; 2];
+            connection.read_exact(&mut answer).unwrap();
+            assert_eq!(answer, begin, "{:?} after {cut}", request.escape_ascii());
+        }
     }
 }
 

@@ -24,7 +24,6 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http::Response;
 use rustix::process::Signal;
-use tokio::sync::mpsc;
 
 pub(super) use self::capture::{Captured, capture};
 pub(super) use self::launch::Launch;
@@ -36,7 +35,7 @@ use super::handover::{self, Handover};
 use super::route::Asked;
 use super::rpc::{self, Requests, Sink};
 use super::users::User;
-use super::{Daemon, paths};
+use super::{Daemon, channel, paths};
 use crate::code::Code;
 use crate::messages::Empty;
 use crate::messages::process::{
@@ -56,7 +55,7 @@ pub(super) enum Stream {
     Pty,
 }
 
-pub(super) type Events = mpsc::Receiver<Event>;
+pub(super) type Events = channel::Receiver<Event>;
 
 impl Daemon {
     /// `None` when there is no such method.

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use rustix::termios::tcsetwinsize;
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{Notify, watch};
 
 use super::input::Input;
 use super::outcomes::Tails;
@@ -19,6 +19,7 @@ use super::output::Output;
 use super::spawn::{Spawned, window};
 use super::table::Processes;
 use super::{Events, Stream, ending};
+use crate::daemon::channel;
 use crate::daemon::error::Error;
 use crate::daemon::handover::Handover;
 use crate::daemon::upgrade::state;
@@ -58,7 +59,7 @@ pub(in crate::daemon) struct Process {
     tails: Mutex<Tails>,
     pub(super) terminal: Option<OwnedFd>,
     stage: watch::Sender<Stage>,
-    subscribers: Mutex<Vec<mpsc::Sender<Event>>>,
+    subscribers: Mutex<Vec<channel::Sender<Event>>>,
 }
 
 #[derive(Default)]
@@ -133,14 +134,14 @@ impl Process {
         }
     }
 
-    fn subscribers(&self) -> MutexGuard<'_, Vec<mpsc::Sender<Event>>> {
+    fn subscribers(&self) -> MutexGuard<'_, Vec<channel::Sender<Event>>> {
         self.subscribers
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn subscribe(&self) -> Events {
-        let (sender, events) = mpsc::channel(WAITING);
+        let (sender, events) = channel::bounded(WAITING);
         self.subscribers().push(sender);
         self.heard.notify_waiters();
         events
@@ -156,7 +157,7 @@ impl Process {
         }
     }
 
-    pub(super) fn take_subscribers(&self) -> Vec<mpsc::Sender<Event>> {
+    pub(super) fn take_subscribers(&self) -> Vec<channel::Sender<Event>> {
         std::mem::take(&mut self.subscribers())
     }
 

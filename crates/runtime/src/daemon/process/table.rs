@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
+use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
-use tokio::sync::{Notify, mpsc};
 
 use super::inherit::{inherit_process, resumed};
 use super::outcomes::Outcomes;
@@ -17,6 +17,7 @@ use super::output::Output;
 use super::running::{self, Event, Process};
 use super::{Events, Stream};
 use crate::code::Code;
+use crate::daemon::channel;
 use crate::daemon::error::Error;
 use crate::daemon::handover::Handover;
 use crate::daemon::sys;
@@ -182,9 +183,9 @@ impl Processes {
             Selected::Tag(tag) => ended.tag.as_deref() == Some(tag),
         });
         let ended = ended.ok_or_else(|| not_found(selector))?;
-        let (sender, events) = mpsc::channel(1);
+        let (sender, events) = channel::bounded(1);
         // an empty channel has room for one
-        let _ = sender.try_send(Event::End(Box::new(ended.end.clone())));
+        let _ = sender.offer(Event::End(Box::new(ended.end.clone())));
         Ok((ended.pid, events))
     }
 
@@ -228,7 +229,7 @@ impl Processes {
     }
 
     /// Moves a process to those that have ended. Who listened to it is returned, to be told.
-    pub(super) fn finish(&self, process: &Process, end: &EndEvent) -> Vec<mpsc::Sender<Event>> {
+    pub(super) fn finish(&self, process: &Process, end: &EndEvent) -> Vec<channel::Sender<Event>> {
         let mut table = self.table();
         table.live.remove(&process.number);
         table.forget_old();

@@ -7,11 +7,11 @@ use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Version, request};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
 
 use super::codec::{Codec, Tell};
 use crate::code::Code;
 use crate::daemon::body::{Body, Piece};
+use crate::daemon::channel;
 use crate::daemon::error::Error;
 use crate::envelope::{self, END_OF_STREAM};
 
@@ -38,6 +38,7 @@ enum Wire {
 pub(crate) struct Call {
     wire: Wire,
     codec: Codec,
+    /// What an answer says it is. A header of the request, kept for a stream of hours, would keep the buffer that it was read to.
     content_type: HeaderValue,
     compressed: Result<bool, Error>,
     deadline: Result<Option<Instant>, Error>,
@@ -67,7 +68,7 @@ impl Call {
         Ok(Self {
             wire,
             codec,
-            content_type: content_type.clone(),
+            content_type: answered_as(wire, codec, content_type),
             compressed: compressed(wire, headers),
             deadline: timeout(wire, headers).map(deadline),
             keepalive: keepalive(headers),
@@ -131,10 +132,10 @@ impl Call {
                 Err(error) => connect_error(&error),
             };
         }
-        let (pieces, receiver) = mpsc::channel(2);
+        let (pieces, receiver) = channel::bounded(2);
         let send = |piece| {
             // two always fit
-            let _ = pieces.try_send(piece);
+            let _ = pieces.offer(piece);
         };
         let outcome = outcome.and_then(|message| {
             send(Piece::Data(self.codec.enclose(&message)?));
@@ -151,17 +152,7 @@ impl Call {
     fn respond(&self, status: StatusCode, body: Body) -> Response<Body> {
         let mut response = Response::new(body);
         *response.status_mut() = status;
-        let content_type = match (self.wire, self.codec) {
-            (Wire::ConnectUnary, Codec::Json) => HeaderValue::from_static("application/json"),
-            (Wire::ConnectUnary, Codec::Proto) => HeaderValue::from_static("application/proto"),
-            (Wire::ConnectStream, Codec::Json) => {
-                HeaderValue::from_static("application/connect+json")
-            }
-            (Wire::ConnectStream, Codec::Proto) => {
-                HeaderValue::from_static("application/connect+proto")
-            }
-            (Wire::Grpc, _) => self.content_type.clone(),
-        };
+        let content_type = self.content_type.clone();
         response.headers_mut().insert(CONTENT_TYPE, content_type);
         response
     }
@@ -190,6 +181,18 @@ fn wire_and_codec(content_type: &str) -> Option<(Wire, Codec)> {
         "application/grpc+json" => (Wire::Grpc, Codec::Json),
         _ => return None,
     })
+}
+
+fn answered_as(wire: Wire, codec: Codec, asked_as: &HeaderValue) -> HeaderValue {
+    match (wire, codec) {
+        (Wire::ConnectUnary, Codec::Json) => HeaderValue::from_static("application/json"),
+        (Wire::ConnectUnary, Codec::Proto) => HeaderValue::from_static("application/proto"),
+        (Wire::ConnectStream, Codec::Json) => HeaderValue::from_static("application/connect+json"),
+        (Wire::ConnectStream, Codec::Proto) => {
+            HeaderValue::from_static("application/connect+proto")
+        }
+        (Wire::Grpc, _) => asked_as.clone(),
+    }
 }
 
 fn compressed(wire: Wire, headers: &HeaderMap) -> Result<bool, Error> {

@@ -12,7 +12,6 @@ use std::marker::PhantomData;
 
 use http::{Response, StatusCode};
 use hyper::body::Incoming;
-use tokio::sync::mpsc;
 
 pub(crate) use self::call::{Call, grpc_type, refuse, refuse_in_grpc};
 pub(crate) use self::codec::{Ask, Codec, Tell, from_json};
@@ -20,6 +19,7 @@ pub(crate) use self::envelope::Requests;
 #[cfg(feature = "fuzz")]
 pub(crate) use self::envelope::{Messages, Read};
 use super::body::{Body, Piece};
+use super::channel;
 use super::error::Error;
 
 /// One message in, one out.
@@ -71,7 +71,7 @@ where
     if call.is_connect_unary() {
         return refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE);
     }
-    let (pieces, receiver) = mpsc::channel(1);
+    let (pieces, receiver) = channel::bounded(1);
     let sink = Sink {
         pieces: pieces.clone(),
         codec: call.codec(),
@@ -96,7 +96,7 @@ where
 
 /// Where the messages of a server stream go.
 pub(crate) struct Sink<A> {
-    pieces: mpsc::Sender<Piece>,
+    pieces: channel::Sender<Piece>,
     codec: Codec,
     message: PhantomData<fn(A)>,
 }
