@@ -196,9 +196,20 @@ async fn what_cannot_be_done_is_said_with_a_way_out() {
         code == 1 && said.contains("set spec.updateStrategy.type to RollingUpdate"),
         "{said}"
     );
-    let (code, said) = world.rollout(&["status", "nobody"]).await;
+    for nobody in [
+        "nobody",
+        "swp/nobody",
+        "SandboxWarmPool.extensions.agents.x-k8s.io/nobody",
+    ] {
+        let (code, said) = world.rollout(&["status", nobody]).await;
+        assert!(
+            code == 1 && said.contains("default/nobody not found"),
+            "{said}"
+        );
+    }
+    let (code, said) = world.rollout(&["status", "deployment/pool"]).await;
     assert!(
-        code == 1 && said.contains("default/nobody not found"),
+        code == 2 && said.contains("only SandboxWarmPools have rollouts, not deployment"),
         "{said}"
     );
     world.until_complete().await;

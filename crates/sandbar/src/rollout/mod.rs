@@ -78,7 +78,8 @@ enum Command {
 
 #[derive(clap::Args)]
 struct Target {
-    /// Name of the SandboxWarmPool
+    /// Name of the SandboxWarmPool, also as sandboxwarmpool/NAME or swp/NAME
+    #[arg(value_parser = pool_name)]
     pool: String,
     /// Namespace of the pool; that of the kubeconfig's context if left out
     #[arg(short, long)]
@@ -89,6 +90,20 @@ struct Target {
     /// Context of the kubeconfig
     #[arg(long)]
     context: Option<String>,
+}
+
+/// The name in `NAME` or `KIND/NAME`, where the kind may be said in every way that kubectl knows.
+fn pool_name(word: &str) -> Result<String, String> {
+    let Some((kind, name)) = word.split_once('/') else {
+        return Ok(word.to_owned());
+    };
+    let resource = kind.split('.').next().unwrap_or_default();
+    match resource.to_ascii_lowercase().as_str() {
+        "sandboxwarmpool" | "sandboxwarmpools" | "swp" => Ok(name.to_owned()),
+        _ => Err(format!(
+            "only SandboxWarmPools have rollouts, not {kind}: write NAME or sandboxwarmpool/NAME"
+        )),
+    }
 }
 
 /// A pool on a server.
