@@ -147,7 +147,7 @@ impl<T> Drop for Receiver<T> {
     fn drop(&mut self) {
         let mut state = self.0.state();
         state.has_receiver = false;
-        let unread = std::mem::take(&mut state.waiting);
+        let unread = (std::mem::take(&mut state.waiting), state.reader.take());
         drop(state);
         drop(unread);
         self.0.room.notify_waiters();

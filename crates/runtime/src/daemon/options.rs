@@ -4,6 +4,8 @@ use std::ffi::OsString;
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::PathBuf;
 
+use rustix::process::geteuid;
+
 use super::upgrade::{CAN_TAKE_OVER, TAKE_OVER};
 use super::users;
 
@@ -122,8 +124,7 @@ pub(super) fn parse(
             "-isnotfc" => {}
             CAN_TAKE_OVER => return Ok(Parsed::Introduce),
             TAKE_OVER => options.take_over = Some(parsed(name, &value()?)?),
-            // who cannot become another has the rights of one user anyway
-            "--strict" => options.strict = users::may_change(),
+            "--strict" => options.strict = can_be_strict()?,
             "--no-forwarding" => options.forwarding = false,
             "--host" => options.host = parsed(name, &value()?)?,
             "--port" => options.port = parsed(name, &value()?)?,
@@ -138,6 +139,16 @@ pub(super) fn parse(
         }
     }
     Ok(Parsed::Run(Box::new(options)))
+}
+
+/// Who cannot become another has the rights of one user anyway.
+fn can_be_strict() -> Result<bool, String> {
+    let may_change = users::may_change();
+    if may_change && !geteuid().is_root() {
+        // capabilities of one who is not root stay with a thread that takes on another's rights
+        return Err("--strict is for a daemon that is root, or has no capabilities".to_owned());
+    }
+    Ok(may_change)
 }
 
 fn parsed<T: std::str::FromStr>(name: &str, value: &str) -> Result<T, String> {

@@ -3,7 +3,7 @@
 use std::io;
 
 use prost::Message;
-use rustix::process::{Gid, Uid, getgroups};
+use rustix::process::{Gid, Uid, getegid, getgroups};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
 use super::Daemon;
@@ -25,7 +25,8 @@ pub(super) struct Rights {
 /// As long as it is there, this thread has them. It must not be held where the thread may do something else in between.
 #[must_use]
 pub(super) struct Assumed {
-    /// Those of the daemon.
+    /// Those of the daemon, who is root.
+    gid: Gid,
     groups: Vec<Gid>,
 }
 
@@ -55,10 +56,11 @@ impl Rights {
     /// Linux has users and groups of threads; what makes them those of a process is the C library, which is not asked.
     pub(super) fn assume(&self) -> io::Result<Assumed> {
         let own = getgroups()?;
+        let gid = getegid();
         let groups: Vec<Gid> = self.groups.iter().map(|&gid| Gid::from_raw(gid)).collect();
         set_thread_groups(&groups)?;
         // from here on whatever fails is undone
-        let assumed = Assumed { groups: own };
+        let assumed = Assumed { gid, groups: own };
         set_thread_res_gid(None, Gid::from_raw(self.gid), None)?;
         set_thread_res_uid(None, Uid::from_raw(self.uid), None)?;
         Ok(assumed)
@@ -68,7 +70,7 @@ impl Rights {
 impl Drop for Assumed {
     fn drop(&mut self) {
         let own = set_thread_res_uid(None, Uid::ROOT, None)
-            .and_then(|()| set_thread_res_gid(None, Gid::ROOT, None))
+            .and_then(|()| set_thread_res_gid(None, self.gid, None))
             .and_then(|()| set_thread_groups(&self.groups));
         // the real ids are still the daemon's, so that the kernel has no reason to refuse; a thread that stayed who it
         // is would do the next request's work as somebody else

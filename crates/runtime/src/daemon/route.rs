@@ -67,17 +67,23 @@ async fn dispatch(daemon: Arc<Daemon>, head: Parts, body: Incoming) -> Response<
         (_, "/init" | "/upgrade" | "/files/compose" | "/v1/storage/mounts") => not_allowed("POST"),
         (_, "/files") => not_allowed("GET, POST"),
         (_, path) => match path.strip_prefix('/').and_then(|p| p.split_once('/')) {
-            Some((service @ ("process.Process" | "filesystem.Filesystem" | "sandbar.Once"), _)) => {
-                call(daemon, &head, service, body).await
-            }
+            Some((
+                service @ ("process.Process" | "filesystem.Filesystem" | "sandbar.Once"),
+                method,
+            )) => call(daemon, &head, (service, method), body).await,
             _ => not_found(path),
         },
     }
 }
 
-async fn call(daemon: Arc<Daemon>, head: &Parts, service: &str, body: Incoming) -> Response<Body> {
+async fn call(
+    daemon: Arc<Daemon>,
+    head: &Parts,
+    (service, method): (&str, &str),
+    body: Incoming,
+) -> Response<Body> {
     let user = user_of(&daemon, &head.headers);
-    let asked = match Asked::of(head, user, body) {
+    let asked = match Asked::of(head, method, user, body) {
         Ok(asked) => asked,
         Err(status) => return refuse_call(status),
     };
@@ -107,16 +113,16 @@ pub(super) struct Asked<'a> {
 
 impl<'a> Asked<'a> {
     pub(super) fn of(
-        head: &'a Parts,
+        head: &Parts,
+        method: &'a str,
         user: Result<User, Error>,
         body: Incoming,
     ) -> Result<Self, StatusCode> {
         if head.method != Method::POST {
             return Err(StatusCode::METHOD_NOT_ALLOWED);
         }
-        let method = head.uri.path().rsplit_once('/');
         Ok(Self {
-            method: method.map_or("", |(_, method)| method),
+            method,
             call: Call::of(head, user.as_ref().err().cloned())?,
             user,
             body,

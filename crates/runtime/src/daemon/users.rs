@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use rustix::process::{getegid, geteuid};
 use rustix::thread::{CapabilitySet, capabilities};
@@ -172,7 +173,16 @@ fn may_become(user: &User) -> bool {
 /// Whether commands can be started as somebody else. A sandbox may forbid it even to root.
 pub(super) fn may_change() -> bool {
     let needed = CapabilitySet::SETUID | CapabilitySet::SETGID;
-    capabilities(None).is_ok_and(|sets| sets.effective.contains(needed))
+    may_set_groups() && capabilities(None).is_ok_and(|sets| sets.effective.contains(needed))
+}
+
+/// Root of a namespace that an ordinary user has made keeps the groups that he has, and with them his only id. That is for ever.
+fn may_set_groups() -> bool {
+    static ALLOWED: OnceLock<bool> = OnceLock::new();
+    *ALLOWED.get_or_init(|| {
+        let said = fs::read("/proc/self/setgroups");
+        !said.is_ok_and(|said| said.starts_with(b"deny"))
+    })
 }
 
 /// There is always root, also where no file says so.

@@ -101,19 +101,42 @@ fn a_user_that_it_cannot_be_is_not_the_default_and_its_group_is_the_one_it_has()
 }
 
 #[test]
-fn root_without_capabilities_runs_commands_as_root_alone() {
+fn root_who_cannot_be_another_runs_commands_as_root_alone() {
+    if !geteuid().is_root() {
+        return;
+    }
+    let without_capabilities: &[&str] =
+        &["setpriv", "--bounding-set", "-all", "--inh-caps", "-all"];
+    // as the sandboxes of an ordinary user are
+    let of_a_namespace = &["unshare", "--user", "--map-root-user"];
+    for way in [without_capabilities, of_a_namespace] {
+        let mut command = Command::new(way[0]);
+        command.args(&way[1..]).arg(PROGRAM);
+        let daemon = Daemon::launch_by(command, "127.0.0.1");
+        assert_eq!(daemon.run("id -u").stdout, "0\n", "{way:?}");
+        let put = daemon.request("POST", "/files?path=f", &OCTETS, b"x");
+        assert_eq!(put.status, 200, "{way:?}: {}", put.text());
+        let user = basic("user");
+        let headers = [("authorization", &*user)];
+        let answer = daemon.stream_with("/process.Process/Start", &headers, &shell("true"));
+        let said = "the daemon runs as 'root' and cannot act as 'user'";
+        assert_eq!(answer.end()["error"]["message"], said, "{way:?}");
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_given_to_its_user_is_not_said_to_be_written() {
     if !geteuid().is_root() {
         return;
     }
     let mut setpriv = Command::new("setpriv");
-    setpriv.args(["--bounding-set", "-all", "--inh-caps", "-all", PROGRAM]);
+    setpriv.args(["--bounding-set", "-chown", "--inh-caps", "-chown", PROGRAM]);
     let daemon = Daemon::launch_by(setpriv, "127.0.0.1");
-    assert_eq!(daemon.run("id -u").stdout, "0\n");
-    let user = basic("user");
-    let headers = [("authorization", &*user)];
-    let answer = daemon.stream_with("/process.Process/Start", &headers, &shell("true"));
-    let said = "the daemon runs as 'root' and cannot act as 'user'";
-    assert_eq!(answer.end()["error"]["message"], said);
+    let put = |user: &str| {
+        let target = format!("/files?username={user}&path={}", daemon.path("f"));
+        daemon.request("POST", &target, &OCTETS, b"x").status
+    };
+    assert_eq!((put("user"), put("root")), (403, 200));
 }
 
 #[test]

@@ -131,6 +131,49 @@ fn what_the_user_may_write_stays_whose_it_is_and_what_he_makes_is_his() {
 }
 
 #[test]
+fn its_threads_are_again_who_they_were_whatever_group_that_is() {
+    if !geteuid().is_root() {
+        return;
+    }
+    let mut setpriv = Command::new("setpriv");
+    setpriv.args(["--regid", "3000", "--clear-groups", PROGRAM, "--strict"]);
+    let daemon = Daemon::launch_by(setpriv, "127.0.0.1");
+    assert_eq!(daemon.get("/files?username=user&path=nothing").status, 404);
+    for thread in fs::read_dir(format!("/proc/{}/task", daemon.pid())).unwrap() {
+        let status = fs::read_to_string(thread.unwrap().path().join("status")).unwrap();
+        let ids = |name: &str| -> Vec<String> {
+            let line = status.lines().find_map(|line| line.strip_prefix(name));
+            let ids = line.unwrap().split_whitespace();
+            ids.map(str::to_owned).collect()
+        };
+        assert_eq!(ids("Uid:"), ["0"; 4]);
+        assert_eq!(ids("Gid:"), ["3000"; 4]);
+    }
+}
+
+#[test]
+fn one_who_is_not_root_but_could_be_is_not_called_strict() {
+    if !geteuid().is_root() {
+        return;
+    }
+    let powers = "+setuid,+setgid";
+    // it would serve for ever
+    let output = Command::new("timeout")
+        .args(["10", "setpriv", "--reuid", "65534"])
+        .args(["--regid", "65534", "--clear-groups"])
+        .args(["--inh-caps", powers, "--ambient-caps", powers])
+        .args([PROGRAM, "--strict", "--port", "0"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains("--strict is for a daemon that is root"),
+        "{said}"
+    );
+}
+
+#[test]
 fn a_strict_watch_sees_nothing_of_what_is_closed_later() {
     if !geteuid().is_root() {
         return;

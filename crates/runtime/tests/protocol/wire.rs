@@ -271,6 +271,7 @@ fn what_is_no_call_is_refused_with_the_status_of_its_fault() {
     let stream = [("content-type", "application/connect+json")];
     for (method, target, headers, status) in [
         ("POST", "/process.Process/Nothing", &json[..], 404),
+        ("POST", "/process.Process/x/List", &json, 404),
         ("POST", "/nothing.Nothing/List", &json, 404),
         ("GET", "/process.Process/List", &json, 405),
         (

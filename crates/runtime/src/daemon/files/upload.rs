@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufWriter, ErrorKind, Write};
-use std::os::unix::fs::{OpenOptionsExt, fchown};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -11,6 +11,7 @@ use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use hyper::body::Incoming;
+use rustix::process::geteuid;
 use serde::Serialize;
 use tokio::task::spawn_blocking;
 
@@ -285,9 +286,10 @@ pub(in crate::daemon) fn open_for(path: &Path, user: &User) -> Result<File, Refu
     if existing.len() > 0 {
         file.set_len(0).map_err(refused("emptying"))?;
     }
+    let is_anothers = existing.uid() != geteuid().as_raw();
     match fchown(&file, Some(user.uid), Some(user.gid)) {
         // who may write to a file of another's may not take it from him
-        Err(error) if error.kind() == ErrorKind::PermissionDenied => {}
+        Err(error) if error.kind() == ErrorKind::PermissionDenied && is_anothers => {}
         given => given.map_err(refused("changing the owner of"))?,
     }
     Ok(file)

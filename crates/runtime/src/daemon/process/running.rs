@@ -142,7 +142,11 @@ impl Process {
 
     pub(super) fn subscribe(&self) -> Events {
         let (sender, events) = channel::bounded(WAITING);
-        self.subscribers().push(sender);
+        let mut subscribers = self.subscribers();
+        // of a process that writes nothing nobody else would notice that some have left
+        subscribers.retain(|other| !other.is_closed());
+        subscribers.push(sender);
+        drop(subscribers);
         self.heard.notify_waiters();
         events
     }
@@ -327,5 +331,26 @@ async fn read_leftover(process: &Process, output: &Output) {
     {
         read += bytes.len();
         process.publish(output.stream(), bytes).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Process, ProcessConfig, Spawned};
+
+    #[tokio::test]
+    async fn who_has_left_a_silent_process_is_forgotten() {
+        let spawned = Spawned {
+            pid: 0,
+            input: None,
+            outputs: Vec::new(),
+            terminal: None,
+        };
+        let process = Process::new(spawned, ProcessConfig::default(), None, None).unwrap();
+        let _stays = process.subscribe();
+        for _ in 0..10 {
+            drop(process.subscribe());
+        }
+        assert!(process.subscribers().len() <= 2);
     }
 }

@@ -24,6 +24,20 @@ const ESCAPED: &AsciiSet = &CONTROLS.add(b'%');
 /// Messages are headers in gRPC, escaped three times as long, and clients close a connection on which 16 KiB of these come.
 const LONGEST_MESSAGE: usize = 4 << 10;
 
+const SPOKEN: [(&str, Wire, Codec); 7] = [
+    ("application/json", Wire::ConnectUnary, Codec::Json),
+    ("application/proto", Wire::ConnectUnary, Codec::Proto),
+    ("application/connect+json", Wire::ConnectStream, Codec::Json),
+    (
+        "application/connect+proto",
+        Wire::ConnectStream,
+        Codec::Proto,
+    ),
+    ("application/grpc", Wire::Grpc, Codec::Proto),
+    ("application/grpc+proto", Wire::Grpc, Codec::Proto),
+    ("application/grpc+json", Wire::Grpc, Codec::Json),
+];
+
 const ACCEPTED: &str = "application/json, application/proto, application/connect+json, \
                         application/connect+proto, application/grpc, application/grpc+proto, \
                         application/grpc+json";
@@ -38,8 +52,7 @@ enum Wire {
 pub(crate) struct Call {
     wire: Wire,
     codec: Codec,
-    /// What an answer says it is. A header of the request, kept for a stream of hours, would keep the buffer that it was read to.
-    content_type: HeaderValue,
+    content_type: &'static str,
     compressed: Result<bool, Error>,
     deadline: Result<Option<Instant>, Error>,
     keepalive: Duration,
@@ -57,18 +70,15 @@ impl Call {
         let content_type = headers
             .get(CONTENT_TYPE)
             .ok_or(StatusCode::UNSUPPORTED_MEDIA_TYPE)?;
-        let (wire, codec) = content_type
-            .to_str()
-            .ok()
-            .and_then(wire_and_codec)
-            .ok_or(StatusCode::UNSUPPORTED_MEDIA_TYPE)?;
+        let (content_type, wire, codec) =
+            spoken(content_type).ok_or(StatusCode::UNSUPPORTED_MEDIA_TYPE)?;
         if wire == Wire::Grpc && request.version < Version::HTTP_2 {
             return Err(StatusCode::HTTP_VERSION_NOT_SUPPORTED);
         }
         Ok(Self {
             wire,
             codec,
-            content_type: answered_as(wire, codec, content_type),
+            content_type,
             compressed: compressed(wire, headers),
             deadline: timeout(wire, headers).map(deadline),
             keepalive: keepalive(headers),
@@ -152,7 +162,7 @@ impl Call {
     fn respond(&self, status: StatusCode, body: Body) -> Response<Body> {
         let mut response = Response::new(body);
         *response.status_mut() = status;
-        let content_type = self.content_type.clone();
+        let content_type = HeaderValue::from_static(self.content_type);
         response.headers_mut().insert(CONTENT_TYPE, content_type);
         response
     }
@@ -170,29 +180,12 @@ impl Call {
     }
 }
 
-fn wire_and_codec(content_type: &str) -> Option<(Wire, Codec)> {
-    let essence = content_type.split(';').next().unwrap_or_default().trim();
-    Some(match essence.to_ascii_lowercase().as_str() {
-        "application/json" => (Wire::ConnectUnary, Codec::Json),
-        "application/proto" => (Wire::ConnectUnary, Codec::Proto),
-        "application/connect+json" => (Wire::ConnectStream, Codec::Json),
-        "application/connect+proto" => (Wire::ConnectStream, Codec::Proto),
-        "application/grpc" | "application/grpc+proto" => (Wire::Grpc, Codec::Proto),
-        "application/grpc+json" => (Wire::Grpc, Codec::Json),
-        _ => return None,
-    })
-}
-
-fn answered_as(wire: Wire, codec: Codec, asked_as: &HeaderValue) -> HeaderValue {
-    match (wire, codec) {
-        (Wire::ConnectUnary, Codec::Json) => HeaderValue::from_static("application/json"),
-        (Wire::ConnectUnary, Codec::Proto) => HeaderValue::from_static("application/proto"),
-        (Wire::ConnectStream, Codec::Json) => HeaderValue::from_static("application/connect+json"),
-        (Wire::ConnectStream, Codec::Proto) => {
-            HeaderValue::from_static("application/connect+proto")
-        }
-        (Wire::Grpc, _) => asked_as.clone(),
-    }
+/// How it is spoken, and the content type that says so in requests and answers.
+fn spoken(content_type: &HeaderValue) -> Option<(&'static str, Wire, Codec)> {
+    let essence = content_type.to_str().ok()?.split(';').next()?.trim();
+    SPOKEN
+        .into_iter()
+        .find(|(name, _, _)| name.eq_ignore_ascii_case(essence))
 }
 
 fn compressed(wire: Wire, headers: &HeaderMap) -> Result<bool, Error> {
@@ -289,15 +282,17 @@ fn grpc_trailers(outcome: Result<(), Error>) -> HeaderMap {
 }
 
 /// The content type of one who reads an answer as gRPC, whatever its status is.
-pub(crate) fn grpc_type<B>(request: &Request<B>) -> Option<HeaderValue> {
-    let content_type = request.headers().get(CONTENT_TYPE)?;
-    let (wire, _) = wire_and_codec(content_type.to_str().ok()?)?;
+pub(crate) fn grpc_type<B>(request: &Request<B>) -> Option<&'static str> {
+    let (content_type, wire, _) = spoken(request.headers().get(CONTENT_TYPE)?)?;
     let speaks_grpc = wire == Wire::Grpc && request.version() == Version::HTTP_2;
-    speaks_grpc.then(|| content_type.clone())
+    speaks_grpc.then_some(content_type)
 }
 
 /// What is refused with a status of HTTP, said to such a client.
-pub(crate) fn refuse_in_grpc(content_type: HeaderValue, refused: Response<Body>) -> Response<Body> {
+pub(crate) fn refuse_in_grpc(
+    content_type: &'static str,
+    refused: Response<Body>,
+) -> Response<Body> {
     let code = match refused.status() {
         StatusCode::UNAUTHORIZED => Code::Unauthenticated,
         StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => Code::Unimplemented,
@@ -312,6 +307,7 @@ pub(crate) fn refuse_in_grpc(content_type: HeaderValue, refused: Response<Body>)
     let error = Error::new(code, message.unwrap_or(&status));
     let mut response = Response::new(Body::empty());
     *response.headers_mut() = grpc_trailers(Err(error));
+    let content_type = HeaderValue::from_static(content_type);
     response.headers_mut().insert(CONTENT_TYPE, content_type);
     response
 }

@@ -31,8 +31,8 @@ pub(super) async fn answer(daemon: Arc<Daemon>, request: Request<Incoming>) -> R
         return refuse(&Refusal::new(StatusCode::UNAUTHORIZED, route::UNAUTHORIZED));
     }
     let path = head.uri.path();
-    if path.starts_with(SERVICE) {
-        return call(daemon, &head, body).await;
+    if let Some(method) = path.strip_prefix(SERVICE) {
+        return call(daemon, &head, method, body).await;
     }
     if let Some(encoded) = path.strip_prefix(FILES) {
         let answer = files::answer(daemon, &head, encoded, body).await;
@@ -49,8 +49,8 @@ pub(super) async fn answer(daemon: Arc<Daemon>, request: Request<Incoming>) -> R
     }
 }
 
-async fn call(daemon: Arc<Daemon>, head: &Parts, body: Incoming) -> Response<Body> {
-    let asked = match Asked::of(head, daemon.user(None), body) {
+async fn call(daemon: Arc<Daemon>, head: &Parts, method: &str, body: Incoming) -> Response<Body> {
+    let asked = match Asked::of(head, method, daemon.user(None), body) {
         Ok(asked) => asked,
         Err(status) => return route::refuse_call(status),
     };

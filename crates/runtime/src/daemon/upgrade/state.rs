@@ -95,14 +95,14 @@ pub(in crate::daemon) struct Live {
     pub(in crate::daemon) terminal_is_read: bool,
     #[prost(uint64, optional, tag = "10")]
     pub(in crate::daemon) millis_left: Option<u64>,
-    /// As the kernel says it; set if it was reaped.
-    #[prost(int32, optional, tag = "11")]
-    pub(in crate::daemon) exit: Option<i32>,
     #[prost(bool, tag = "12")]
     pub(in crate::daemon) cut_off: bool,
     /// The last of its output, without an end.
     #[prost(message, required, tag = "13")]
     pub(in crate::daemon) tails: Outcome,
+    /// As the kernel says it; set if it was reaped. 11 was the same in another form, and is not used again.
+    #[prost(int32, optional, tag = "14")]
+    pub(in crate::daemon) exit: Option<i32>,
 }
 
 #[derive(Clone, PartialEq, Message)]
