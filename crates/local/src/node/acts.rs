@@ -249,6 +249,7 @@ impl Lodging {
                 documents: &documents,
                 claims: &claims,
                 memory: &site.memory(&uid),
+                may_mount: site.is_root && site.is_isolated,
                 host_paths: &site.host_paths,
                 pod_ip: ip.as_deref(),
                 host_ip: &site.ways.host_ip(),
@@ -450,7 +451,7 @@ impl Lodging {
             if container::has_shim(&lodging.place.shim()) {
                 return Ok(());
             }
-            let _ = container::remove_tree(&lodging.site.memory(&lodging.uid));
+            let _ = volumes::memory::remove(&lodging.site.memory(&lodging.uid));
             container::remove_tree(lodging.place.path())
         });
         // what is left is found and removed at the next start

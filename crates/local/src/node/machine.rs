@@ -13,7 +13,7 @@ use rustix::{fs::statvfs, system::uname};
 use sha2::{Digest as _, Sha256};
 use tokio::task::spawn_blocking;
 
-use super::{NAME, Removed, StartError, directories, end, site::Site};
+use super::{NAME, Removed, StartError, directories, end, site::Site, volumes};
 use crate::{kubelet::node::Machine, network};
 
 /// More pods than this nobody runs on one machine.
@@ -110,6 +110,10 @@ pub(super) async fn remove(directory: &Path) -> Result<Removed, StartError> {
     let is_root = rustix::process::geteuid().is_root();
     let (owned, memory) = (directory.to_owned(), memory(directory, is_root));
     let removed = spawn_blocking(move || {
+        for pod in directories(&memory) {
+            // what cannot be removed is told of when all of it is to go
+            let _ = volumes::memory::remove(&memory.join(pod));
+        }
         for path in [&owned, &memory] {
             if path.exists() {
                 container::remove_tree(path).map_err(|source| StartError::Directory {

@@ -109,7 +109,7 @@ fn allowance(limit: &Amount, paths: Vec<PathBuf>, excess: String) -> Option<Allo
 }
 
 /// A limit of nothing is none.
-fn bytes(amount: &Amount) -> Option<u64> {
+pub(crate) fn bytes(amount: &Amount) -> Option<u64> {
     let amount = Quantity::parse(&amount.0).ok()?;
     u64::try_from(amount.value())
         .ok()

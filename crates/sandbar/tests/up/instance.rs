@@ -313,6 +313,11 @@ impl Instance {
             .collect()
     }
 
+    /// Where the volumes in memory of its pods are.
+    pub(crate) fn memory(&self) -> PathBuf {
+        Path::new("/dev/shm").join(cgroup_of(self.data().to_str().unwrap()))
+    }
+
     pub(crate) fn cgroups(&self) -> Vec<PathBuf> {
         let name = cgroup_of(self.data().to_str().unwrap());
         let mut all = vec![Path::new("/sys/fs/cgroup").join(&name)];

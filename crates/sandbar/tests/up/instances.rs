@@ -3,8 +3,12 @@
 use std::{fs, os::unix::fs::chown, os::unix::process::CommandExt as _, process::Command};
 
 use rustix::process::Signal;
+use serde_json::json;
 
-use crate::instance::{Instance, ip};
+use crate::{
+    instance::{Instance, ip, sh},
+    storage::mounts_below,
+};
 
 fn listed(program: &str, args: &[&str]) -> String {
     let output = Command::new(program).args(args).output().unwrap();
@@ -25,18 +29,24 @@ async fn two_instances_know_nothing_of_each_other() {
 #[tokio::test]
 async fn down_leaves_no_process_mount_link_rule_or_cgroup() {
     let mut up = Instance::with(&["--pool", "2"]).await;
-    up.run("left", "exec sleep 1000").await;
+    let mut one = sh("main", "exec sleep 1000");
+    one["volumeMounts"] = json!([{"name": "memory", "mountPath": "/memory"}]);
+    let volumes = json!([{"name": "memory", "emptyDir": {"medium": "Memory"}}]);
+    up.pod("left", json!({"volumes": volumes, "containers": [one]}))
+        .await;
     let address = ip(&up.ready("left").await);
     up.end(Signal::KILL);
     assert_ne!(up.processes(), Vec::<u32>::new());
-    let data = up.data();
+    let (data, memory) = (up.data(), up.memory());
+    assert_eq!(mounts_below(&memory).len(), 1);
     let down = up.sandbar(&["down"]);
     assert!(down.status.success(), "{down:?}");
     assert_eq!(up.processes(), Vec::<u32>::new());
     assert_eq!(up.cgroups(), Vec::<std::path::PathBuf>::new());
     assert!(!data.exists());
-    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
-    assert!(!mounts.contains(data.to_str().unwrap()));
+    assert_eq!(mounts_below(&data), Vec::<String>::new());
+    assert_eq!(mounts_below(&memory), Vec::<String>::new());
+    assert!(!memory.exists());
     let routes = listed("ip", &["route"]);
     assert!(!routes.contains(&address), "{routes}");
 }

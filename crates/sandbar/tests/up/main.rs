@@ -16,6 +16,7 @@ mod hostile;
 mod images;
 mod instance;
 mod instances;
+mod plain;
 mod pods;
 mod probes;
 #[path = "../../../../tests/tests/registry/server.rs"]

@@ -1,23 +1,22 @@
 //! Pods that may use so much of the disk and no more.
 
+use std::{fs, path::Path};
+
 use k8s_openapi::api::core::v1::Pod;
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::instance::{Instance, container, sh};
+use crate::instance::{Instance, container, eventually, is_ready, sh};
 
 /// A pod that writes so many MiB to a file and stays.
 fn writer(file: &str, mebibytes: u32, limit: Option<&str>) -> Value {
     let script = format!("head -c {mebibytes}M /dev/zero > {file}; exec sleep 1000");
     let mut one = sh("main", &script);
-    one["volumeMounts"] =
-        json!([{"name": "data", "mountPath": "/data"}, {"name": "shm", "mountPath": "/shm"}]);
+    one["volumeMounts"] = json!([{"name": "data", "mountPath": "/data"}]);
     if let Some(limit) = limit {
         one["resources"] = json!({"limits": {"ephemeral-storage": limit}});
     }
-    let volumes = json!([
-        {"name": "data", "emptyDir": {"sizeLimit": "16Mi"}},
-        {"name": "shm", "emptyDir": {"sizeLimit": "16Mi", "medium": "Memory"}},
-    ]);
+    let volumes = json!([{"name": "data", "emptyDir": {"sizeLimit": "16Mi"}}]);
     json!({"volumes": volumes, "containers": [one]})
 }
 
@@ -29,11 +28,6 @@ async fn who_fills_the_disk_is_evicted_with_the_reason_and_its_neighbour_goes_on
             "volume",
             writer("/data/file", 32, None),
             "EmptyDir volume \"data\" exceeds the limit \"16Mi\"",
-        ),
-        (
-            "memory",
-            writer("/shm/file", 32, None),
-            "EmptyDir volume \"shm\" exceeds the limit \"16Mi\"",
         ),
         (
             "root",
@@ -64,6 +58,75 @@ async fn who_fills_the_disk_is_evicted_with_the_reason_and_its_neighbour_goes_on
     up.event("Evicted").await;
     let neighbour = up.ready("neighbour").await;
     assert_eq!(container(&neighbour, "main").restart_count, 0);
+}
+
+/// A pod with a volume in memory, which begins anew when it is told so.
+fn in_memory(size: Option<&str>, memory: Option<&str>) -> Value {
+    let mut one = sh("main", "until test -e /tmp/end; do sleep 0.05; done");
+    one["volumeMounts"] = json!([{"name": "shm", "mountPath": "/shm"}]);
+    one["resources"] = json!({"limits": {}});
+    if let Some(memory) = memory {
+        one["resources"]["limits"]["memory"] = json!(memory);
+    }
+    let volume = json!({"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": size}});
+    json!({"volumes": [volume], "containers": [one]})
+}
+
+/// Where the machine has something mounted below a directory.
+pub(crate) fn mounts_below(directory: &Path) -> Vec<String> {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    let places = mounts.lines().filter_map(|line| line.split(' ').nth(1));
+    let below = places.filter(|place| place.starts_with(directory.to_str().unwrap()));
+    below.map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn a_volume_in_memory_holds_what_it_may_and_no_more_until_its_pod_is_gone() {
+    const LIMIT: &str = "16777216\n";
+    let mut up = Instance::start().await;
+    let pod = up.pod("full", in_memory(Some("16Mi"), Some("64Mi"))).await;
+    let own = up.memory().join(pod.metadata.uid.unwrap());
+    up.ready("full").await;
+    let fill = "head -c 20M /dev/zero > /shm/file";
+    let (said, code) = up.exec("full", &["sh", "-c", fill]);
+    assert!(code != 0 && said.contains("No space left"), "{code} {said}");
+    let kept = || up.exec("full", &["stat", "-c", "%s", "/shm/file"]).0;
+    assert_eq!(kept(), LIMIT);
+
+    assert_eq!(up.exec("full", &["touch", "/tmp/end"]).1, 0);
+    let is_back = |pod: &Pod| is_ready(pod) && container(pod, "main").restart_count == 1;
+    up.until("full", "began anew", is_back).await;
+    assert_eq!(kept(), LIMIT);
+    assert_eq!(mounts_below(&own).len(), 1);
+
+    up.end(Signal::KILL);
+    up.start_again().await;
+    up.ready("full").await;
+    assert_eq!(mounts_below(&own).len(), 1);
+    up.delete("full").await;
+    eventually("nothing is left of it", async || {
+        mounts_below(&own).is_empty() && !own.exists()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_volume_in_memory_is_no_larger_than_what_its_pod_may_have() {
+    let up = Instance::start().await;
+    let machine = fs::read_to_string("/proc/meminfo").unwrap();
+    let machine = machine.split_whitespace().nth(1).unwrap();
+    let machine: u64 = machine.parse().unwrap();
+    for (name, size, memory, kibibytes) in [
+        ("volume", Some("3Mi"), Some("64Mi"), 3 << 10),
+        ("pod", Some("1Gi"), Some("64Mi"), 64 << 10),
+        ("neither", None, None, machine / 2),
+    ] {
+        up.pod(name, in_memory(size, memory)).await;
+        up.ready(name).await;
+        let (said, _) = up.exec(name, &["df", "-k", "--output=size", "/shm"]);
+        let found: u64 = said.lines().nth(1).unwrap().trim().parse().unwrap();
+        assert!(found.abs_diff(kibibytes) < 8, "{name}: {said}");
+    }
 }
 
 #[tokio::test]

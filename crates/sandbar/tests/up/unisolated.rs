@@ -22,10 +22,10 @@ const NOBODY: u32 = 65534;
 const FLAG: &str = "--insecure-no-isolation";
 
 /// A user namespace in which nobody may make another one. The machine around it stays as it is.
-struct Ward(Child);
+pub(crate) struct Ward(Child);
 
 impl Ward {
-    fn open() -> Self {
+    pub(crate) fn open() -> Self {
         let mut holder = Command::new("unshare");
         let holder = holder.args(["--user", "sleep", "1000"]).spawn().unwrap();
         let of = |process: &str| {
@@ -88,7 +88,7 @@ impl Drop for Ward {
     }
 }
 
-async fn start(ward: &Ward, pool: &str) -> Instance {
+pub(crate) async fn start(ward: &Ward, pool: &str) -> Instance {
     let (directory, launcher) = ward.launcher();
     Instance::launched(launcher, directory, &["--pool", pool, FLAG]).await
 }

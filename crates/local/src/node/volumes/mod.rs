@@ -1,13 +1,14 @@
 //! The volumes of a pod as directories of this machine.
 //!
 //! Tokens of service accounts are left out: the embedded API gives none, and a pod is a stranger to it. Limits of the size of
-//! an `emptyDir` are the business of `storage`.
+//! an `emptyDir` on disk are the business of `storage`.
 //!
 //! Containers write to an `emptyDir`, a claim and a path of the host; nothing below one of these is ever followed or trusted
 //! here. All else is mounted read-only.
 
 mod atomic;
 mod host_path;
+pub(super) mod memory;
 mod ownership;
 mod payload;
 
@@ -45,8 +46,10 @@ pub(crate) struct Sources<'a> {
     pub(crate) documents: &'a Documents,
     /// The directories of claims that are bound, by the name of the claim.
     pub(crate) claims: &'a BTreeMap<String, PathBuf>,
-    /// A directory in memory for this pod alone. It need not exist.
+    /// A directory for the volumes in memory of this pod alone. It need not exist.
     pub(crate) memory: &'a Path,
+    /// Without the right to it, volumes in memory are directories as any other.
+    pub(crate) may_mount: bool,
     /// Below these, paths of the host are given to pods.
     pub(crate) host_paths: &'a [PathBuf],
     pub(crate) pod_ip: Option<&'a str>,
@@ -214,18 +217,21 @@ fn empty_dir(
     wish: &EmptyDirVolumeSource,
     group: Option<u32>,
 ) -> Result<Backing, Trouble> {
-    let parent = match wish.medium.as_deref().unwrap_or_default() {
-        "" => sources.place.volumes(),
-        "Memory" => sources.memory.to_owned(),
+    let name = &volume.name;
+    let made = match wish.medium.as_deref().unwrap_or_default() {
+        "" => make_empty(&sources.place.volumes(), name, group),
+        "Memory" if sources.may_mount => {
+            let size = memory::size(sources.pod, wish);
+            memory::make(sources.memory, name, size, group)
+        }
+        "Memory" => make_empty(sources.memory, name, group),
         other => {
             return Err(Trouble::config(format!(
-                "volume {:?}: an emptyDir in {other} is not supported by this node",
-                volume.name
+                "volume {name:?}: an emptyDir in {other} is not supported by this node"
             )));
         }
     };
-    let made = make_empty(&parent, &volume.name, group);
-    let path = made.map_err(|error| not_set_up(&volume.name, error))?;
+    let path = made.map_err(|error| not_set_up(name, error))?;
     Ok(directory(path, false))
 }
 

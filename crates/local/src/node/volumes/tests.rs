@@ -73,6 +73,7 @@ impl Scene {
             documents: &self.documents,
             claims: &self.claims,
             memory: &self.path("memory"),
+            may_mount: false,
             host_paths: &self.host_paths,
             pod_ip: None,
             host_ip: "192.0.2.1",
