@@ -58,7 +58,7 @@ fn main() {
     let status = cargo.status();
     assert!(
         status.as_ref().is_ok_and(std::process::ExitStatus::success),
-        "cannot build the daemon of sandboxes: {status:?}"
+        "cannot build the daemon of sandboxes: {status:?}; it is linked statically, with what libc6-dev or glibc-static has"
     );
     let program = target.join(triple).join("runtime/sandbar-runtime");
     println!("cargo::rustc-env=SANDBAR_RUNTIME={}", program.display());

@@ -79,8 +79,8 @@ impl Stock {
     ///
     /// `claimable − 1 ≥ floor + reserve` is the rule. While surge can do the work the rollout also leaves
     /// alone what the load leaves on average. Where no surge helps, a default floor and the reserve are
-    /// not added up, because the sum could block for ever. Nor is then more asked for than there usually is, which in a
-    /// small pool, or where an update in place takes long, is less than what chance may take.
+    /// not added up, because the sum could block for ever. With a default floor no more is ever asked for than there
+    /// usually is, which in a small pool, or where an update in place takes long, is less than floor and reserve together.
     pub(super) fn check(&self, claimable: i64, in_place: bool, out: i64) -> Result<(), Wait> {
         // surge that is claimable already stands in for a member that is deleted
         let reserve = match (in_place, out < 0) {

@@ -16,7 +16,7 @@ use super::digest::Digest;
 use super::document::{DocumentError, MANIFESTS, Platform};
 use super::error::Error;
 use super::import::{Found, checked_config, find};
-use super::meter::Limits;
+use super::meter::{self, Limits, Packing};
 use super::source::{Source, blob};
 use super::{Daemon, key};
 
@@ -87,26 +87,36 @@ fn write(base: &Path, name: &Reference, daemon: Daemon, output: &Path) -> Result
     );
     let config = config(&found, &diff_id, base)?;
     let config = layout.blob(CONFIG, config.to_string().as_bytes());
+    let config = config.map_err(failed)?;
+    let for_docker = for_docker(&config, &layers, name);
     let manifest = json!({
         "schemaVersion": 2,
         "mediaType": MANIFESTS[0],
-        "config": config.map_err(failed)?,
+        "config": config,
         "layers": layers,
     });
     let manifest = layout.blob(MANIFESTS[0], manifest.to_string().as_bytes());
     let mut manifest = manifest.map_err(failed)?;
     manifest["annotations"] = json!({"io.containerd.image.name": key(name)});
-    layout.finish(&manifest).map_err(failed)
+    layout.finish(&manifest, &for_docker).map_err(failed)
+}
+
+/// The same as the output of `docker save` has it: without its own description of it, Docker takes no layout.
+fn for_docker(config: &Value, layers: &[Value], name: &Reference) -> Value {
+    let path = |descriptor: &Value| {
+        let digest = descriptor["digest"].as_str().unwrap_or_default();
+        format!("blobs/{}", digest.replace(':', "/"))
+    };
+    let layers: Vec<String> = layers.iter().map(path).collect();
+    json!([{"Config": path(config), "RepoTags": [key(name)], "Layers": layers}])
 }
 
 /// The type of a layer, which not every source tells, by its first bytes.
 fn kind(content: impl Read) -> io::Result<String> {
-    let mut head = Vec::new();
-    content.take(4).read_to_end(&mut head)?;
-    Ok(match head[..] {
-        [0x1f, 0x8b, ..] => format!("{LAYER}+gzip"),
-        [0x28, 0xb5, 0x2f, 0xfd] => format!("{LAYER}+zstd"),
-        _ => LAYER.to_owned(),
+    Ok(match Packing::of(&meter::head(content)?) {
+        Some(Packing::Gzip) => format!("{LAYER}+gzip"),
+        Some(Packing::Zstd) => format!("{LAYER}+zstd"),
+        None => LAYER.to_owned(),
     })
 }
 
@@ -221,9 +231,10 @@ impl Layout {
         }
     }
 
-    fn finish(mut self, manifest: &Value) -> io::Result<()> {
+    fn finish(mut self, manifest: &Value, for_docker: &Value) -> io::Result<()> {
         let index = json!({"schemaVersion": 2, "manifests": [manifest]});
         self.file("index.json", index.to_string().as_bytes())?;
+        self.file("manifest.json", for_docker.to_string().as_bytes())?;
         self.0.into_inner()?.into_inner()?.sync_all()
     }
 }

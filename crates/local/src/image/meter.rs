@@ -164,18 +164,36 @@ impl<R: Read, C: Fn(u64) -> io::Result<()>> Read for Metered<R, C> {
     }
 }
 
-/// Undoes the compression that the first bytes tell; the media type of a layer is a claim.
-pub(super) fn decompress<'a>(mut from: impl Read + 'a) -> io::Result<Box<dyn Read + 'a>> {
+/// How something is compressed, as its first bytes tell; the media type of a layer is a claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Packing {
+    Gzip,
+    Zstd,
+}
+
+impl Packing {
+    pub(super) fn of(head: &[u8]) -> Option<Self> {
+        let begins = |begin: &[u8]| head.starts_with(begin);
+        (begins(&GZIP).then_some(Self::Gzip)).or_else(|| begins(&ZSTD).then_some(Self::Zstd))
+    }
+}
+
+/// As many of the first bytes as tell the packing.
+pub(super) fn head(mut from: impl Read) -> io::Result<Vec<u8>> {
     let mut head = Vec::with_capacity(ZSTD.len());
     from.by_ref()
         .take(ZSTD.len() as u64)
         .read_to_end(&mut head)?;
-    let is_gzip = head.starts_with(&GZIP);
-    let is_zstd = head.starts_with(&ZSTD);
+    Ok(head)
+}
+
+pub(super) fn decompress<'a>(mut from: impl Read + 'a) -> io::Result<Box<dyn Read + 'a>> {
+    let head = head(&mut from)?;
+    let packing = Packing::of(&head);
     let whole = BufReader::with_capacity(128 << 10, Cursor::new(head).chain(from));
-    Ok(match (is_gzip, is_zstd) {
-        (true, _) => Box::new(MultiGzDecoder::new(whole)),
-        (_, true) => Box::new(zstd::Decoder::with_buffer(whole)?),
-        _ => Box::new(whole),
+    Ok(match packing {
+        Some(Packing::Gzip) => Box::new(MultiGzDecoder::new(whole)),
+        Some(Packing::Zstd) => Box::new(zstd::Decoder::with_buffer(whole)?),
+        None => Box::new(whole),
     })
 }

@@ -11,7 +11,7 @@ use tar::{Archive, EntryType};
 
 use super::digest::Digest;
 use super::error::Error;
-use super::meter::{self, Limits, Meter, decompress};
+use super::meter::{self, Limits, Meter, Packing, decompress};
 use super::root::Root;
 
 /// No layout of a real image has as many files.
@@ -166,8 +166,7 @@ fn expanded(mut file: File, path: &Path, scratch: &Path, limits: Limits) -> Resu
     let failed = |source: io::Error| Error::io("read", path, source);
     let mut head = [0; 4];
     let count = file.read_at(&mut head, 0).map_err(failed)?;
-    let is_packed = matches!(head[..count], [0x1f, 0x8b, ..] | [0x28, 0xb5, 0x2f, 0xfd]);
-    if !is_packed {
+    if Packing::of(&head[..count]).is_none() {
         file.rewind().map_err(failed)?;
         return Ok(file);
     }

@@ -1,12 +1,15 @@
 //! The built-in image, run as far as a test without the node can run it.
 
 use std::fs;
-use std::io::Write as _;
-use std::process::{Child, Command};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use flate2::{Compression, write::GzEncoder};
 use local::image::{Daemon, Image, Images, Options, reference, write_runtime_image};
+use rustix::process::{Pid, Signal, geteuid, kill_process, kill_process_group};
 
 use crate::mounted::in_overlay;
 use crate::support::{Layer, Layout, Place, Tar};
@@ -58,7 +61,7 @@ fn another_recipe_replaces_the_layer_once_nobody_runs_on_it() {
 
 #[test]
 fn programs_of_the_host_run_in_it_as_its_user() {
-    if !rustix::process::geteuid().is_root() {
+    if !geteuid().is_root() {
         return;
     }
     let place = Place::new();
@@ -106,7 +109,7 @@ impl Drop for Running {
 
 #[test]
 fn its_command_waits_until_it_is_asked_to_end() {
-    if !rustix::process::geteuid().is_root() {
+    if !geteuid().is_root() {
         return;
     }
     let command = image(&Place::new()).config.cmd;
@@ -123,8 +126,8 @@ fn its_command_waits_until_it_is_asked_to_end() {
         let children = fs::read_to_string(format!("/proc/{outer}/task/{outer}/children"));
         let children = children.unwrap_or_default();
         if let Some(first) = children.split_whitespace().next() {
-            let pid = rustix::process::Pid::from_raw(first.parse().unwrap()).unwrap();
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+            let pid = Pid::from_raw(first.parse().unwrap()).unwrap();
+            let _ = kill_process(pid, Signal::TERM);
         }
         if let Some(status) = running.0.try_wait().unwrap() {
             break status;
@@ -216,6 +219,12 @@ fn the_image_for_clusters_is_its_base_with_one_layer_more() {
     ] {
         assert_eq!(text(&image, path), expected);
     }
+    let docker = Place::new();
+    let saved = docker.directory.path().join("saved.tar");
+    keep_what_docker_reads(&file, &saved);
+    docker.images.import(&saved, None, |_| {}).unwrap();
+    let image = docker.images.get(&name).unwrap().unwrap();
+    assert_eq!(text(&image, "workspace/envd"), "the daemon");
     let refused = write_runtime_image(&file.with_extension("missing"), &name, DAEMON, &file);
     assert!(refused.is_err());
     assert!(file.exists(), "what was there is not lost");
@@ -224,4 +233,83 @@ fn the_image_for_clusters_is_its_base_with_one_layer_more() {
         3,
         "nothing unfinished"
     );
+}
+
+/// Docker goes by a description of its own and does not know that of layouts.
+fn keep_what_docker_reads(file: &Path, saved: &Path) {
+    let mut all = tar::Archive::new(fs::File::open(file).unwrap());
+    let mut kept = tar::Builder::new(fs::File::create(saved).unwrap());
+    for entry in all.entries().unwrap() {
+        let entry = entry.unwrap();
+        if *entry.path().unwrap() != *"index.json" {
+            kept.append(&entry.header().clone(), entry).unwrap();
+        }
+    }
+    kept.finish().unwrap();
+}
+
+const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/image/built_in");
+
+#[test]
+fn the_sidecar_finds_its_files_however_it_is_called() {
+    for called in [
+        "entrypoint.sh",
+        "./entrypoint.sh",
+        "../workspace/entrypoint.sh",
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let (workspace, shared) = (
+            directory.path().join("workspace"),
+            directory.path().join("shared"),
+        );
+        fs::create_dir(&workspace).unwrap();
+        for script in ["entrypoint.sh", "envd-run.sh"] {
+            fs::copy(format!("{SCRIPTS}/{script}"), workspace.join(script)).unwrap();
+        }
+        for program in ["envd", "sandbox-runtime-storage"] {
+            fs::write(workspace.join(program), "").unwrap();
+        }
+        let mut sidecar = Command::new("sh")
+            .arg(called)
+            .current_dir(&workspace)
+            .env("ENVD_DIR", &shared)
+            .stdout(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        let mut said = String::new();
+        let mut output = BufReader::new(sidecar.stdout.take().unwrap());
+        output.read_line(&mut said).unwrap();
+        let group = Pid::from_child(&sidecar);
+        let _ = kill_process_group(group, Signal::KILL);
+        sidecar.wait().unwrap();
+        assert!(
+            said.starts_with("Files successfully copied"),
+            "{called}: {said}"
+        );
+        assert_eq!(fs::read_dir(&shared).unwrap().count(), 3, "{called}");
+    }
+}
+
+#[test]
+fn the_script_of_the_hook_adds_its_user_to_a_file_without_a_last_newline() {
+    if !geteuid().is_root() {
+        return;
+    }
+    let accounts = "mount -t tmpfs tmpfs /etc && mount -t tmpfs tmpfs /home \
+        && printf root:x:0:0::/root:/bin/sh > /etc/passwd && printf root:x:0: > /etc/group \
+        && ENVD_DIR=/nowhere sh \"$0\" --nolog -- cat /etc/passwd /etc/group";
+    let output = Command::new("unshare")
+        .args(["--mount", "sh", "-c", accounts])
+        .arg(format!("{SCRIPTS}/envd-run.sh"))
+        // without useradd
+        .env("PATH", "/usr/bin:/bin")
+        .output()
+        .unwrap();
+    let files = String::from_utf8(output.stdout).unwrap();
+    let names: Vec<_> = files
+        .lines()
+        .filter_map(|line| line.split(':').next())
+        .collect();
+    assert_eq!(names, ["root", "user", "root", "user"], "{files}");
 }

@@ -8,10 +8,22 @@ use std::sync::OnceLock;
 
 use serde_json::{Value, json};
 
-use crate::instance::Instance;
+use crate::instance::{Instance, eventually};
 
 /// The drivers, one per language and package, and what is pinned for them.
 const SDK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../runtime/tests/sdk");
+
+/// Has the daemon of the sandbox that this is run in run a command, the next argument, and prints its output.
+pub(crate) const ASK_DAEMON: [&str; 3] = [
+    "python3",
+    "-c",
+    r#"
+import json, sys, urllib.request
+command = json.dumps({"command": sys.argv[1]}).encode()
+request = urllib.request.Request("http://127.0.0.1:8888/execute", command, {"content-type": "application/json"})
+print(json.load(urllib.request.urlopen(request))["stdout"], end="")
+"#,
+];
 
 /// Packages of every version, made once.
 fn packages() -> PathBuf {
@@ -115,4 +127,20 @@ async fn the_python_package_k8s_agent_sandbox_1_0_8_is_served() {
         "/sdk/drivers/agent_sandbox/driver.py",
     ];
     is_served("1.0.8", None, &driver).await;
+}
+
+#[tokio::test]
+async fn a_sandbox_of_the_pool_runs_commands_as_its_user() {
+    let up = Instance::with(&["--pool", "1"]).await;
+    eventually("the daemon answers", async || {
+        let names = up.sandbar(&["get", "sandboxes", "-o", "name"]).stdout;
+        let names = String::from_utf8(names).unwrap();
+        let Some((_, name)) = names.trim().split_once('/') else {
+            return false;
+        };
+        let sandbox = format!("sandbox/{name}");
+        let ask = [&["exec", &sandbox, "--"], &ASK_DAEMON[..], &["whoami"]].concat();
+        up.sandbar(&ask).stdout == b"user\n"
+    })
+    .await;
 }

@@ -9,11 +9,15 @@ fail() {
 if [ -z "${ENVD_DIR:-}" ]; then
     fail "ENVD_DIR environment variable is not defined"
 fi
+case $0 in
+*/*) here=${0%/*} ;;
+*) here=. ;;
+esac
 mkdir -p "$ENVD_DIR" || fail "cannot make $ENVD_DIR"
 for name in envd-run.sh envd sandbox-runtime-storage; do
     # moved into place: a program that runs cannot be written over, and nobody may see half of one
     new="$ENVD_DIR/.$name.new"
-    cp "${0%/*}/$name" "$new" && chmod 755 "$new" && mv -f "$new" "$ENVD_DIR/$name" ||
+    cp "$here/$name" "$new" && chmod 755 "$new" && mv -f "$new" "$ENVD_DIR/$name" ||
         fail "cannot put $name into $ENVD_DIR"
 done
 echo "Files successfully copied to $ENVD_DIR"

@@ -41,6 +41,14 @@ has_group() {
     grep -q "^$1:" /etc/group 2>/dev/null
 }
 
+# a file by hand may end within its last line
+add_line() {
+    if [ -s "$1" ] && [ -n "$(tail -c 1 "$1")" ]; then
+        echo >>"$1"
+    fi
+    echo "$2" >>"$1"
+}
+
 # the first number from 1000 up that neither a user nor a group has
 free_id() {
     id=1000
@@ -59,8 +67,8 @@ add_user() {
     has_user || adduser -D -s "$shell" user >/dev/null 2>&1
     has_user && return
     id=$(free_id)
-    echo "user:x:$id:$id::/home/user:$shell" >>/etc/passwd
-    has_group user || echo "user:x:$id:" >>/etc/group
+    add_line /etc/passwd "user:x:$id:$id::/home/user:$shell"
+    has_group user || add_line /etc/group "user:x:$id:"
 }
 
 add_rights() {
@@ -74,7 +82,7 @@ add_rights() {
     if [ -d /etc/sudoers.d ]; then
         echo "$rule" >/etc/sudoers.d/user && chmod 440 /etc/sudoers.d/user
     elif [ -f /etc/sudoers ] && ! grep -qxF "$rule" /etc/sudoers; then
-        echo "$rule" >>/etc/sudoers
+        add_line /etc/sudoers "$rule"
     fi
 }
 
