@@ -27,6 +27,7 @@ mod storage;
 mod strict;
 mod upgrade;
 mod upgrade_load;
+mod upgrade_state;
 mod upload;
 mod watch;
 mod wire;

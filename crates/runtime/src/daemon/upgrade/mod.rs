@@ -167,13 +167,7 @@ impl Program {
         // it may have ended long ago; it is reaped like every child
         let _ = child.kill();
         let said = said.ok().and_then(Result::ok).unwrap_or_default();
-        match understood(&said) {
-            Some(version) if version >= VERSION => Ok(()),
-            Some(version) => Err(failed(&format!(
-                "the program understands version {version} of what it would be told, not {VERSION}"
-            ))),
-            None => Err(failed("the program does not say that it can take over")),
-        }
+        check(&said)
     }
 
     /// Returns only if that fails.
@@ -209,8 +203,15 @@ pub(super) fn introduction() -> String {
     format!("{SAYS}{VERSION}\n")
 }
 
-fn understood(said: &str) -> Option<u32> {
-    said.strip_prefix(SAYS)?.trim_end().parse().ok()
+fn check(said: &str) -> Result<(), Refusal> {
+    let number = said.strip_prefix(SAYS).map(str::trim_end);
+    match number.and_then(|number| number.parse::<u32>().ok()) {
+        Some(version) if version >= VERSION => Ok(()),
+        Some(version) => Err(failed(&format!(
+            "the program understands version {version} of what it would be told, not {VERSION}"
+        ))),
+        None => Err(failed("the program does not say that it can take over")),
+    }
 }
 
 fn stay_open(fd: BorrowedFd<'_>) -> io::Result<i32> {
@@ -260,4 +261,33 @@ pub(super) fn read(fd: i32) -> io::Result<State> {
         return Err(io::Error::new(io::ErrorKind::Unsupported, message));
     }
     Ok(state)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::IntoRawFd as _;
+
+    use super::state::{State, VERSION};
+    use super::{SAYS, check, introduction, read, written};
+
+    #[test]
+    fn only_a_program_that_understands_at_least_what_is_said_here_may_take_over() {
+        assert!(check(&introduction()).is_ok());
+        assert!(check(&format!("{SAYS}{}\n", VERSION + 1)).is_ok());
+        for said in ["", "1\n", SAYS, &format!("{SAYS}{}\n", VERSION - 1)] {
+            assert!(check(said).is_err(), "{said}");
+        }
+    }
+
+    #[test]
+    fn what_is_newer_than_what_is_known_here_is_not_taken_over() {
+        for (version, is_read) in [(VERSION, true), (VERSION + 1, false)] {
+            let state = State {
+                version,
+                ..State::default()
+            };
+            let left = written(&state).unwrap().into_raw_fd();
+            assert_eq!(read(left).is_ok(), is_read, "{version}");
+        }
+    }
 }
