@@ -26,6 +26,7 @@ mod sandboxd;
 mod storage;
 mod strict;
 mod upgrade;
+mod upgrade_failing;
 mod upgrade_load;
 mod upgrade_state;
 mod upload;

@@ -16,6 +16,7 @@ use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use http::request::Parts;
@@ -76,7 +77,10 @@ async fn upgrade(
     let daemon = Arc::clone(daemon);
     // a task of its own: a caller that leaves must not leave the daemon half way
     let replacing = tokio::spawn(async move {
-        let _only_one = daemon.initializing.lock().await;
+        let _only_one = daemon.initializing.try_lock().map_err(|_| {
+            let text = "an init or another upgrade is under way, try again";
+            (StatusCode::SERVICE_UNAVAILABLE, text.to_owned())
+        })?;
         program.try_out().await?;
         settle(&daemon).await;
         let error = program.become_it(&daemon);
@@ -172,6 +176,10 @@ impl Program {
 
     /// Returns only if that fails.
     fn become_it(&self, daemon: &Daemon) -> io::Error {
+        if daemon.stopping.load(Ordering::Relaxed) {
+            // the other would not know, and stay
+            return io::Error::other("the daemon was told to stop");
+        }
         let left = leave(daemon, stay_open).and_then(|state| written(&state));
         let error = match left {
             Ok(told) => {
@@ -180,6 +188,7 @@ impl Program {
                 descriptors::set(descriptors::of_commands());
                 let error = self.command().args([TAKE_OVER, &told]).exec();
                 descriptors::raise();
+                sys::outlive_broken_pipes();
                 error
             }
             Err(error) => error,
