@@ -42,6 +42,13 @@ pub(super) fn inherited(fd: RawFd) -> io::Result<OwnedFd> {
     }
 }
 
+/// Has a write to a pipe that nobody reads fail, as in every Rust program until it tries to become another.
+#[allow(unsafe_code, reason = "signals have no safe form")]
+pub(super) fn outlive_broken_pipes() {
+    // SAFETY: nothing is called when the signal comes
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
+}
+
 /// Gives back to the system what was freed; the allocator by itself keeps what lies between things still in use.
 #[allow(unsafe_code, reason = "the allocator is the C library's")]
 pub(super) fn give_back_memory() {

@@ -25,7 +25,7 @@ const OUTPUT: usize = 1 << 30;
 const FEW_DESCRIPTORS: &str = "256";
 
 /// With fewer descriptors than it needs, unless it allows itself more.
-fn launch() -> Daemon {
+pub(crate) fn launch() -> Daemon {
     // the test has as many connections as the daemon
     let limit = getrlimit(Resource::Nofile);
     let highest = Rlimit {

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::client::basic;
 use crate::daemon::{Daemon, PROGRAM, wait_until};
+use crate::upgrade::upgrade;
 
 /// With what root keeps to himself in the home of `user`: a directory `closed` with a file, a file `secret`, and one that is for all
 /// to write, `board`.
@@ -174,11 +175,12 @@ fn one_who_is_not_root_but_could_be_is_not_called_strict() {
 }
 
 #[test]
-fn a_strict_watch_sees_nothing_of_what_is_closed_later() {
+fn a_strict_watch_sees_nothing_of_what_is_closed_later_also_when_another_daemon_takes_over() {
     if !geteuid().is_root() {
         return;
     }
     let daemon = launch(true);
+    daemon.init(&json!({}));
     let request = json!({"path": "", "recursive": true, "includeEntry": true});
     let made = daemon.call("/filesystem.Filesystem/CreateWatcher", &request);
     let id = json!({"watcherId": made["watcherId"]});
@@ -192,15 +194,18 @@ fn a_strict_watch_sees_nothing_of_what_is_closed_later() {
             seen.iter().any(|seen| seen == name)
         });
     };
-    fs::write(daemon.path("closed/second"), "").unwrap();
-    // closed before it is there
-    let draft = Path::new(&daemon.path("closed")).with_file_name("../draft");
-    fs::create_dir(&draft).unwrap();
-    fs::set_permissions(&draft, Permissions::from_mode(0o700)).unwrap();
-    fs::rename(&draft, daemon.path("hidden")).unwrap();
-    until("hidden");
-    fs::write(daemon.path("hidden/file"), "").unwrap();
-    fs::write(daemon.path("last"), "").unwrap();
-    until("last");
+    for (hidden, last) in [("hidden", "last"), ("hidden again", "last again")] {
+        fs::write(daemon.path("closed/second"), "").unwrap();
+        // closed before it is there
+        let draft = Path::new(&daemon.path("closed")).with_file_name("../draft");
+        fs::create_dir(&draft).unwrap();
+        fs::set_permissions(&draft, Permissions::from_mode(0o700)).unwrap();
+        fs::rename(&draft, daemon.path(hidden)).unwrap();
+        until(hidden);
+        fs::write(daemon.home().join(hidden).join("file"), "").unwrap();
+        fs::write(daemon.path(last), "").unwrap();
+        until(last);
+        upgrade(&daemon, b"");
+    }
     assert!(!seen.iter().any(|name| name.contains('/')), "{seen:?}");
 }

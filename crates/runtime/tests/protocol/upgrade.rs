@@ -37,7 +37,7 @@ pub(crate) fn upgrade(daemon: &Daemon, program: &[u8]) {
     assert_eq!(answer, "", "the daemon was not replaced");
 }
 
-fn program() -> Vec<u8> {
+pub(crate) fn program() -> Vec<u8> {
     std::fs::read(PROGRAM).unwrap()
 }
 
@@ -60,7 +60,7 @@ pub(crate) fn call(daemon: &Daemon, method: &str, message: &Value) -> Value {
 }
 
 /// What a stream tells until the daemon that serves it leaves.
-fn until_told_to_come_again(mut events: Answer) -> String {
+pub(crate) fn until_told_to_come_again(mut events: Answer) -> String {
     let mut text = String::new();
     loop {
         let (flags, message) = events.envelope();
@@ -87,15 +87,21 @@ pub(crate) fn begin_upload(daemon: &Daemon, path: &str) -> TcpStream {
 #[test]
 fn what_runs_goes_on_in_the_same_process_with_its_input_output_tag_and_time() {
     let daemon = launch();
-    let mut request = shell("read word; echo $WORD $word; exit 5");
+    let mut request = shell("echo begun; read word; echo $WORD $word; echo no >&2; exit 5");
     request["tag"] = json!("mine");
-    let reads = start(&daemon, &request);
+    let mut reads = start(&daemon, &request);
+    assert_eq!(reads.stdout(), "begun\n");
     let slow = shell("sleep 100");
     let limit = [TOKEN[0], ("connect-timeout-ms", "3000")];
     let ends = daemon.start_with_request(&limit, &slow);
     for program in [Vec::new(), program()] {
         upgrade(&daemon, &program);
     }
+    let runs = std::fs::read_link(format!("/proc/{}/exe", daemon.pid())).unwrap();
+    assert!(
+        runs.starts_with("/memfd:sandbar-runtime (deleted)"),
+        "{runs:?}"
+    );
     assert_eq!(until_told_to_come_again(reads.events), "");
     let list = call(&daemon, "/process.Process/List", &json!({}));
     let pids: Vec<_> = list["processes"].as_array().unwrap().iter().collect();
@@ -106,13 +112,12 @@ fn what_runs_goes_on_in_the_same_process_with_its_input_output_tag_and_time() {
     let input = json!({"process": {"tag": "mine"}, "input": {"stdin": encode("world\n")}});
     call(&daemon, "/process.Process/SendInput", &input);
     let ran = again.finish();
-    assert_eq!(
-        (ran.stdout.as_str(), &ran.end["exitCode"]),
-        ("hello world\n", &json!(5))
-    );
+    assert_eq!((&*ran.stdout, &*ran.stderr), ("hello world\n", "no\n"));
+    assert_eq!(ran.end["exitCode"], 5);
     assert_eq!(killed.finish().end["status"], "signal: killed");
     let outcome = call(&daemon, "/sandbar.Once/Outcome", &json!({"tag": "mine"}));
-    assert_eq!(decode(&outcome["stdout"]["last"]), "hello world\n");
+    assert_eq!(decode(&outcome["stdout"]["last"]), "begun\nhello world\n");
+    assert_eq!(decode(&outcome["stderr"]["last"]), "no\n");
 }
 
 #[test]
@@ -237,6 +242,36 @@ fn visit_until(stopped: &AtomicBool, address: SocketAddr) -> usize {
     visits
 }
 
+/// A program that runs for ever and says nothing: one instruction, that jumps to itself.
+fn silent() -> Vec<u8> {
+    let (machine, jump): (u16, [u8; 4]) = if cfg!(target_arch = "aarch64") {
+        (183, [0, 0, 0, 0x14])
+    } else {
+        (62, [0xeb, 0xfe, 0, 0])
+    };
+    let (headers, at) = (64 + 56, 0x1_0000_u64);
+    let mut program = b"\x7fELF\x02\x01\x01".to_vec();
+    program.resize(16, 0);
+    for half in [2, machine, 1, 0] {
+        program.extend(half.to_le_bytes());
+    }
+    for word in [at + headers, 64, 0] {
+        program.extend(word.to_le_bytes());
+    }
+    for half in [0_u16, 0, 64, 56, 1, 0, 0, 0] {
+        program.extend(half.to_le_bytes());
+    }
+    // one segment, to be loaded, read and run: all of the file
+    for word in [1_u32, 5] {
+        program.extend(word.to_le_bytes());
+    }
+    for word in [0, at, at, headers + 4, headers + 4, 0x1000] {
+        program.extend(word.to_le_bytes());
+    }
+    program.extend(jump);
+    program
+}
+
 #[test]
 fn a_program_that_cannot_take_over_leaves_the_old_one_serving() {
     let daemon = launch();
@@ -244,14 +279,17 @@ fn a_program_that_cannot_take_over_leaves_the_old_one_serving() {
     let broken = [
         b"this is no program".to_vec(),
         program()[..100_000].to_vec(),
-        b"#!/bin/sh\necho can take over version 0\n".to_vec(),
-        b"#!/bin/sh\nsleep 100\n".to_vec(),
+        silent(),
     ];
     for program in broken {
         let refused = daemon.request("POST", "/upgrade", &TOKEN, &program);
         assert_eq!(refused.status, 500, "{}", refused.text());
         assert!(refused.message().contains("goes on"), "{}", refused.text());
     }
+    wait_until("none of them is left", || {
+        let children = format!("/proc/{0}/task/{0}/children", daemon.pid());
+        std::fs::read_to_string(children).unwrap().trim() == running.pid.to_string()
+    });
     let input = json!({"process": running.selector(), "input": {"stdin": encode("still\n")}});
     call(&daemon, "/process.Process/SendInput", &input);
     assert_eq!(

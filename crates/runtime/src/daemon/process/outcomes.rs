@@ -152,8 +152,23 @@ fn size(tag: &str, outcome: &Outcome) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{MOST_KEPT, Outcome, Outcomes, TAIL, Tails};
+    use std::time::Duration;
+
+    use super::{KEPT, MOST_KEPT, Outcome, Outcomes, TAIL, Tails};
     use crate::daemon::process::Stream;
+    use crate::daemon::upgrade::state;
+
+    #[test]
+    fn an_outcome_is_not_kept_longer_because_daemons_take_over() {
+        let mut outcomes = Outcomes::default();
+        let nearly = KEPT.saturating_sub(Duration::from_secs(60));
+        let since = state::ago(state::millis(nearly));
+        outcomes.keep_since(since, "tag", 1, Outcome::default());
+        for _ in 0..2 {
+            outcomes = Outcomes::take_over(outcomes.hand_over());
+            assert!(outcomes.kept["tag"].at.elapsed() >= nearly);
+        }
+    }
 
     #[test]
     fn outcomes_take_no_more_memory_than_they_may_and_the_oldest_goes_first() {

@@ -16,6 +16,7 @@ use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use http::request::Parts;
@@ -76,7 +77,10 @@ async fn upgrade(
     let daemon = Arc::clone(daemon);
     // a task of its own: a caller that leaves must not leave the daemon half way
     let replacing = tokio::spawn(async move {
-        let _only_one = daemon.initializing.lock().await;
+        let _only_one = daemon.initializing.try_lock().map_err(|_| {
+            let text = "an init or another upgrade is under way, try again";
+            (StatusCode::SERVICE_UNAVAILABLE, text.to_owned())
+        })?;
         program.try_out().await?;
         settle(&daemon).await;
         let error = program.become_it(&daemon);
@@ -167,17 +171,15 @@ impl Program {
         // it may have ended long ago; it is reaped like every child
         let _ = child.kill();
         let said = said.ok().and_then(Result::ok).unwrap_or_default();
-        match understood(&said) {
-            Some(version) if version >= VERSION => Ok(()),
-            Some(version) => Err(failed(&format!(
-                "the program understands version {version} of what it would be told, not {VERSION}"
-            ))),
-            None => Err(failed("the program does not say that it can take over")),
-        }
+        check(&said)
     }
 
     /// Returns only if that fails.
     fn become_it(&self, daemon: &Daemon) -> io::Error {
+        if daemon.stopping.load(Ordering::Relaxed) {
+            // the other would not know, and stay
+            return io::Error::other("the daemon was told to stop");
+        }
         let left = leave(daemon, stay_open).and_then(|state| written(&state));
         let error = match left {
             Ok(told) => {
@@ -186,6 +188,7 @@ impl Program {
                 descriptors::set(descriptors::of_commands());
                 let error = self.command().args([TAKE_OVER, &told]).exec();
                 descriptors::raise();
+                sys::outlive_broken_pipes();
                 error
             }
             Err(error) => error,
@@ -209,8 +212,15 @@ pub(super) fn introduction() -> String {
     format!("{SAYS}{VERSION}\n")
 }
 
-fn understood(said: &str) -> Option<u32> {
-    said.strip_prefix(SAYS)?.trim_end().parse().ok()
+fn check(said: &str) -> Result<(), Refusal> {
+    let number = said.strip_prefix(SAYS).map(str::trim_end);
+    match number.and_then(|number| number.parse::<u32>().ok()) {
+        Some(version) if version >= VERSION => Ok(()),
+        Some(version) => Err(failed(&format!(
+            "the program understands version {version} of what it would be told, not {VERSION}"
+        ))),
+        None => Err(failed("the program does not say that it can take over")),
+    }
 }
 
 fn stay_open(fd: BorrowedFd<'_>) -> io::Result<i32> {
@@ -260,4 +270,33 @@ pub(super) fn read(fd: i32) -> io::Result<State> {
         return Err(io::Error::new(io::ErrorKind::Unsupported, message));
     }
     Ok(state)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::IntoRawFd as _;
+
+    use super::state::{State, VERSION};
+    use super::{SAYS, check, introduction, read, written};
+
+    #[test]
+    fn only_a_program_that_understands_at_least_what_is_said_here_may_take_over() {
+        assert!(check(&introduction()).is_ok());
+        assert!(check(&format!("{SAYS}{}\n", VERSION + 1)).is_ok());
+        for said in ["", "1\n", SAYS, &format!("{SAYS}{}\n", VERSION - 1)] {
+            assert!(check(said).is_err(), "{said}");
+        }
+    }
+
+    #[test]
+    fn what_is_newer_than_what_is_known_here_is_not_taken_over() {
+        for (version, is_read) in [(VERSION, true), (VERSION + 1, false)] {
+            let state = State {
+                version,
+                ..State::default()
+            };
+            let left = written(&state).unwrap().into_raw_fd();
+            assert_eq!(read(left).is_ok(), is_read, "{version}");
+        }
+    }
 }
