@@ -221,9 +221,13 @@ fn a_published_port_stays_so_while_the_daemon_is_replaced() {
                 let visits = scope.spawn(|| {
                     while !is_over.load(Ordering::Relaxed) {
                         TcpStream::connect(address).unwrap();
+                        // one after the other: whoever finds no room in the queue tries again only after a second
+                        thread::sleep(Duration::from_millis(1));
                     }
                 });
                 upgrade(&daemon, b"");
+                // until the next one serves
+                assert_eq!(daemon.get("/health").status, 204);
                 is_over.store(true, Ordering::Relaxed);
                 visits.join().unwrap();
             });
