@@ -118,7 +118,7 @@ async fn of_an_index_the_image_for_this_machine_is_pulled() {
     let is_said = matches!(
         &error,
         Error::Document {
-            source: DocumentError::Platform(_),
+            reason: DocumentError::Platform(_),
             ..
         }
     );
@@ -188,7 +188,7 @@ async fn a_blob_that_the_registry_has_damaged_is_refused() {
     let is_said = matches!(
         &error,
         Error::Layer {
-            source: LayerError::Digest { .. },
+            reason: LayerError::Digest { .. },
             ..
         }
     );
