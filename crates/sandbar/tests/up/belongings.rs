@@ -1,6 +1,8 @@
 //! What pods are given: variables, files, volumes, users.
 
-use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Secret};
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Secret};
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
 
@@ -41,7 +43,7 @@ async fn a_pod_waits_for_what_it_lacks_and_says_so() {
     let volumes = json!([{"name": "late", "secret": {"secretName": "late"}}]);
     up.pod("patient", json!({"volumes": volumes, "containers": [one]}))
         .await;
-    let says = |pod: &k8s_openapi::api::core::v1::Pod| {
+    let says = |pod: &Pod| {
         serde_json::to_string(&pod.status)
             .unwrap()
             .contains("secret \\\"late\\\" not found")
@@ -93,9 +95,7 @@ async fn volumes_are_shared_in_a_pod_and_files_of_secrets_are_read_only() {
 #[tokio::test]
 async fn a_claim_keeps_its_files_from_pod_to_pod_and_its_directory_goes_with_it() {
     let up = Instance::start().await;
-    let claim = json!({"metadata": {"name": "kept"},
-        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});
-    up.create::<PersistentVolumeClaim>(claim).await;
+    up.disk("kept").await;
     let volumes = json!([{"name": "kept", "persistentVolumeClaim": {"claimName": "kept"}}]);
     for (name, script) in [("writes", "echo kept > /kept/f"), ("reads", "cat /kept/f")] {
         let mut one = sh("main", script);
@@ -131,6 +131,69 @@ async fn a_claim_keeps_its_files_from_pod_to_pod_and_its_directory_goes_with_it(
         volumes.read_dir().unwrap().count() == 0
     })
     .await;
+}
+
+#[tokio::test]
+async fn what_is_for_reading_only_cannot_be_written_to() {
+    let up = Instance::start().await;
+    up.disk("kept").await;
+    up.create::<Secret>(json!({"metadata": {"name": "s"}, "stringData": {"word": "hush"}}))
+        .await;
+    let mut one = sh("main", "exec sleep 1000");
+    one["securityContext"] = json!({"runAsUser": 0, "readOnlyRootFilesystem": true});
+    one["volumeMounts"] = json!([
+        {"name": "disk", "mountPath": "/disk"},
+        {"name": "disk", "mountPath": "/shown", "readOnly": true},
+        {"name": "disk", "mountPath": "/below", "subPath": "a/b"},
+        {"name": "kept", "mountPath": "/kept"},
+        {"name": "secret", "mountPath": "/secret"},
+    ]);
+    let volumes = json!([
+        {"name": "disk", "emptyDir": {}},
+        {"name": "kept", "persistentVolumeClaim": {"claimName": "kept", "readOnly": true}},
+        {"name": "secret", "secret": {"secretName": "s"}},
+    ]);
+    up.pod("reader", json!({"volumes": volumes, "containers": [one]}))
+        .await;
+    up.ready("reader").await;
+    for place in ["/", "/etc", "/usr", "/shown", "/kept", "/secret"] {
+        let (said, code) = up.exec("reader", &["touch", &format!("{place}/file")]);
+        let is_refused = code != 0 && said.contains("Read-only file system");
+        assert!(is_refused, "{place}: {code} {said}");
+    }
+    let script = "echo here > /below/file; cat /disk/a/b/file /shown/a/b/file";
+    let (said, code) = up.exec("reader", &["sh", "-c", script]);
+    assert_eq!((said.as_str(), code), ("here\nhere\n", 0));
+}
+
+/// A minute passes between two looks, as with a kubelet.
+#[tokio::test]
+async fn a_secret_that_changes_changes_in_the_volumes_of_those_who_run() {
+    let up = Instance::start().await;
+    let secret = |word: &str| json!({"metadata": {"name": "s"}, "stringData": {"word": word}});
+    up.create::<Secret>(secret("old")).await;
+    let script = "until grep -q new /secret/word; do sleep 0.2; done; echo changed";
+    let mut one = sh("main", script);
+    one["volumeMounts"] = json!([{"name": "secret", "mountPath": "/secret"}]);
+    let volumes = json!([{"name": "secret", "secret": {"secretName": "s"}}]);
+    let spec = json!({"restartPolicy": "Never", "activeDeadlineSeconds": 150, "volumes": volumes, "containers": [one]});
+    up.pod("reader", spec).await;
+    up.ready("reader").await;
+    let patch = Patch::Merge(secret("new"));
+    let options = PatchParams::default();
+    up.api::<Secret>()
+        .patch("s", &options, &patch)
+        .await
+        .unwrap();
+    let is_over = |pod: &Pod| pod.status.as_ref().unwrap().phase.as_deref() != Some("Running");
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(140) {
+        if is_over(&up.pods().get("reader").await.unwrap()) {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    assert_eq!(up.logs("reader").await, "changed\n");
 }
 
 #[tokio::test]
@@ -185,9 +248,7 @@ async fn nothing_of_the_machine_is_given_away() {
         ),
     ] {
         up.pod(name, spec).await;
-        let says = |pod: &k8s_openapi::api::core::v1::Pod| {
-            serde_json::to_string(&pod.status).unwrap().contains(word)
-        };
+        let says = |pod: &Pod| serde_json::to_string(&pod.status).unwrap().contains(word);
         let pod = up.until(name, "was refused", says).await;
         assert_eq!(
             pod.status.unwrap().phase.as_deref(),

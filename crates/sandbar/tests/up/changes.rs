@@ -9,13 +9,11 @@ async fn another_image_restarts_the_container_in_the_same_place() {
     let up = Instance::start().await;
     up.import("local.test/app:1", "one");
     up.import("local.test/app:2", "two");
+    let other = "trap 'echo asked to end' TERM; echo begun; while :; do sleep 0.05; done";
     let one =
         json!({"name": "main", "image": "local.test/app:1", "imagePullPolicy": "IfNotPresent"});
-    up.pod(
-        "app",
-        json!({"containers": [one, sh("other", "exec sleep 1000")]}),
-    )
-    .await;
+    up.pod("app", json!({"containers": [one, sh("other", other)]}))
+        .await;
     let before = up.ready("app").await;
     up.patch(
         "app",
@@ -34,21 +32,25 @@ async fn another_image_restarts_the_container_in_the_same_place() {
         container(&after, "main").image_id
     );
     assert_eq!(container(&after, "other").restart_count, 0);
+    let last = container(&after, "main").last_state.unwrap();
+    assert_eq!(last.terminated.unwrap().exit_code, 0, "it was asked to end");
     assert_eq!(
         after.status.as_ref().unwrap().observed_generation,
         after.metadata.generation
     );
-    let options = |previous| kube::api::LogParams {
-        container: Some("main".to_owned()),
+    let options = |container: &str, previous| kube::api::LogParams {
+        container: Some(container.to_owned()),
         previous,
         ..Default::default()
     };
     eventually("both runs have logs", async || {
-        let now = up.pods().logs("app", &options(false)).await.unwrap();
-        let before = up.pods().logs("app", &options(true)).await.unwrap();
-        (before.as_str(), now.as_str()) == ("one\n", "two\n")
+        let now = up.pods().logs("app", &options("main", false)).await;
+        let before = up.pods().logs("app", &options("main", true)).await;
+        (before.unwrap().as_str(), now.unwrap().as_str()) == ("one\n", "two\n")
     })
     .await;
+    let other = up.pods().logs("app", &options("other", false)).await;
+    assert_eq!(other.unwrap(), "begun\n", "the other one was left alone");
 }
 
 #[tokio::test]

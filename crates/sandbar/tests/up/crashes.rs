@@ -5,7 +5,7 @@ use kube::{ResourceExt as _, api::ListParams};
 use rustix::process::Signal;
 use serde_json::json;
 
-use crate::instance::{Instance, container, eventually, exit_code, ip, sh};
+use crate::instance::{Instance, container, eventually, exit_code, ip, is_ready, sh};
 
 #[tokio::test]
 async fn twenty_pods_outlive_the_program_that_was_killed_and_none_restarts() {
@@ -89,6 +89,30 @@ async fn told_to_keep_them_running_it_does() {
     let after = up.ready("goes-on").await;
     assert_eq!(container(&after, "main").restart_count, 0);
     assert_eq!(ip(&before), ip(&after));
+}
+
+#[tokio::test]
+async fn a_pod_that_was_ready_is_never_told_to_be_unready_and_its_probes_go_on() {
+    let mut up = Instance::start().await;
+    let mut one = sh("main", "touch /tmp/ready; exec sleep 1000");
+    one["readinessProbe"] = json!({"exec": {"command": ["test", "-e", "/tmp/ready"]}, "periodSeconds": 1, "failureThreshold": 1});
+    up.pod("probed", json!({"containers": [one]})).await;
+    let since = |pod: &Pod| {
+        let mut conditions = pod.status.clone().unwrap().conditions.into_iter().flatten();
+        let ready = conditions.find(|condition| condition.type_ == "Ready");
+        ready.unwrap().last_transition_time
+    };
+    let before = up.ready("probed").await;
+    up.end(Signal::KILL);
+    // times are told in seconds
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    up.start_again().await;
+    assert_eq!(up.exec("probed", &["true"]).1, 0);
+    let after = up.ready("probed").await;
+    assert_eq!(since(&before), since(&after));
+    assert_eq!(up.exec("probed", &["rm", "/tmp/ready"]).1, 0);
+    up.until("probed", "became unready", |pod| !is_ready(pod))
+        .await;
 }
 
 #[tokio::test]

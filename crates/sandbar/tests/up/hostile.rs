@@ -2,13 +2,14 @@
 
 use std::{
     collections::BTreeSet,
+    net::{Ipv4Addr, TcpListener, TcpStream},
     time::{Duration, Instant},
 };
 
 use kube::api::DeleteParams;
 use serde_json::json;
 
-use crate::instance::{Instance, container, eventually, sh};
+use crate::instance::{Instance, container, eventually, ip, sh};
 
 #[tokio::test]
 async fn who_takes_too_much_memory_is_killed_and_said_to_be() {
@@ -85,10 +86,9 @@ async fn a_command_in_a_pod_that_is_dying_ends_with_it() {
 async fn what_a_sandbox_may_not_do_it_cannot() {
     let up = Instance::start().await;
     up.run("inside", "exec sleep 1000").await;
-    up.run("other", "exec sleep 1000").await;
+    up.run("other", "exec python3 -m http.server 8000").await;
     up.ready("inside").await;
-    let other = up.ready("other").await.status.unwrap().pod_ip.unwrap();
-    let gateway = "ip=$(awk '$2 == \"00000000\" {print $3}' /proc/net/route)";
+    let other = ip(&up.ready("other").await);
     for attempt in [
         "echo 1 > /proc/sys/kernel/panic",
         "echo b > /proc/sysrq-trigger",
@@ -112,17 +112,53 @@ async fn what_a_sandbox_may_not_do_it_cannot() {
         let script = format!("import socket; socket.create_connection(('{address}', {port}), 1)");
         up.exec("inside", &["python3", "-c", &script]).1 == 0
     };
-    assert!(!reach(&other, 22) && !reach("169.254.169.254", 80));
-    let (found, _) = up.exec("inside", &["sh", "-c", &format!("{gateway}; echo $ip")]);
-    let hex = found.trim();
-    if let Ok(number) = u32::from_str_radix(hex, 16) {
-        let gateway = std::net::Ipv4Addr::from(number.swap_bytes());
-        let port = up.introduction.split("127.0.0.1:").nth(1).unwrap();
-        let port: String = port.chars().take_while(char::is_ascii_digit).collect();
-        assert!(
-            !reach(&gateway.to_string(), port.parse().unwrap()),
-            "the API is out of reach"
-        );
+    eventually("the other one serves", async || {
+        TcpStream::connect((other.as_str(), 8000)).is_ok()
+    })
+    .await;
+    assert!(!reach(&other, 8000) && !reach("169.254.169.254", 80));
+    let script = "awk '$2 == \"00000000\" {print $3}' /proc/net/route";
+    let (hex, _) = up.exec("inside", &["sh", "-c", script]);
+    let number = u32::from_str_radix(hex.trim(), 16).unwrap();
+    let machine = Ipv4Addr::from(number.swap_bytes()).to_string();
+    let service = TcpListener::bind("0.0.0.0:0").unwrap();
+    let port = service.local_addr().unwrap().port();
+    assert!(TcpStream::connect((machine.as_str(), port)).is_ok());
+    assert!(!reach(&machine, port), "the machine is out of reach");
+    assert!(reach(&machine, 53), "but for the names that it knows");
+}
+
+#[tokio::test]
+async fn a_sandbox_shares_no_namespace_and_can_gain_no_right() {
+    const KINDS: [&str; 6] = ["cgroup", "ipc", "mnt", "net", "pid", "uts"];
+    let up = Instance::start().await;
+    for (name, profile) in [("inside", "RuntimeDefault"), ("other", "Unconfined")] {
+        let mut one = sh("main", "exec sleep 1000");
+        one["securityContext"] = json!({
+            "runAsUser": 0, "capabilities": {"drop": ["ALL"]}, "seccompProfile": {"type": profile},
+        });
+        up.pod(name, json!({"containers": [one]})).await;
+        up.ready(name).await;
+    }
+    for kind in KINDS {
+        let link = format!("/proc/self/ns/{kind}");
+        let of = |pod: &str| up.exec(pod, &["readlink", &link]).0.trim().to_owned();
+        let machine = std::fs::read_link(&link).unwrap();
+        let machine = machine.to_str().unwrap().to_owned();
+        let all = BTreeSet::from([machine, of("inside"), of("other")]);
+        assert_eq!(all.len(), 3, "{all:?}");
+    }
+    for (pod, filters) in [("inside", "2"), ("other", "0")] {
+        let (status, _) = up.exec(pod, &["cat", "/proc/self/status"]);
+        let says = |field: &str| {
+            let line = status.lines().find(|line| line.starts_with(field)).unwrap();
+            line.split('\t').nth(1).unwrap().to_owned()
+        };
+        assert_eq!(says("NoNewPrivs:"), "1", "{pod}");
+        assert_eq!(says("Seccomp:"), filters, "{pod}");
+        for set in ["CapInh:", "CapPrm:", "CapEff:", "CapBnd:", "CapAmb:"] {
+            assert_eq!(says(set), "0000000000000000", "{pod} {set}");
+        }
     }
 }
 

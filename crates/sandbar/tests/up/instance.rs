@@ -10,7 +10,7 @@ use std::{
 
 use k8s_openapi::{
     NamespaceResourceScope,
-    api::core::v1::{ContainerStatus, Event, Pod},
+    api::core::v1::{ContainerStatus, Event, PersistentVolumeClaim, Pod},
     serde::{Serialize, de::DeserializeOwned},
 };
 use kube::{
@@ -158,6 +158,13 @@ impl Instance {
         let object: K = serde_json::from_value(object).unwrap();
         let created = self.api().create(&PostParams::default(), &object).await;
         created.unwrap()
+    }
+
+    /// A claim that pods may keep their files by.
+    pub(crate) async fn disk(&self, name: &str) {
+        let spec = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
+        self.create::<PersistentVolumeClaim>(json!({"metadata": {"name": name}, "spec": spec}))
+            .await;
     }
 
     /// A pod of the built-in image with one container `main` that runs a script.

@@ -1,9 +1,11 @@
 //! Several instances, other users, and the end of everything.
 
-use std::{fs, os::unix::fs::chown, os::unix::process::CommandExt as _, process::Command};
+use std::{
+    fs, os::unix::fs::chown, os::unix::process::CommandExt as _, path::PathBuf, process::Command,
+};
 
 use rustix::process::Signal;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     e2b::ASK_DAEMON,
@@ -25,6 +27,11 @@ async fn two_instances_know_nothing_of_each_other() {
     assert_ne!(ip(&first), ip(&second));
     one.delete("same").await;
     assert_eq!(other.exec("same", &["echo", "here"]).0, "here\n");
+    let down = one.sandbar(&["down"]);
+    assert!(down.status.success(), "{down:?}");
+    assert_eq!(one.cgroups(), Vec::<PathBuf>::new());
+    assert_ne!(other.cgroups(), Vec::<PathBuf>::new());
+    assert_eq!(other.exec("same", &["echo", "here"]).0, "here\n");
 }
 
 #[tokio::test]
@@ -40,16 +47,28 @@ async fn down_leaves_no_process_mount_link_rule_or_cgroup() {
     assert_ne!(up.processes(), Vec::<u32>::new());
     let (data, memory) = (up.data(), up.memory());
     assert_eq!(mounts_below(&memory).len(), 1);
+    let network = fs::read(data.join("node/network.json")).unwrap();
+    let network: Value = serde_json::from_slice(&network).unwrap();
+    let id = network["id"].as_str().unwrap();
+    let table = format!("sandbar_{id}");
+    let tables = local::network::tables().await.unwrap();
+    assert!(tables.contains(&table), "{tables:?}");
+    assert!(listed("ip", &["link"]).contains(id));
     let down = up.sandbar(&["down"]);
     assert!(down.status.success(), "{down:?}");
     assert_eq!(up.processes(), Vec::<u32>::new());
-    assert_eq!(up.cgroups(), Vec::<std::path::PathBuf>::new());
+    assert_eq!(up.cgroups(), Vec::<PathBuf>::new());
     assert!(!data.exists());
     assert_eq!(mounts_below(&data), Vec::<String>::new());
     assert_eq!(mounts_below(&memory), Vec::<String>::new());
     assert!(!memory.exists());
     let routes = listed("ip", &["route"]);
     assert!(!routes.contains(&address), "{routes}");
+    assert!(!routes.contains(network["network"].as_str().unwrap()));
+    let links = listed("ip", &["link"]);
+    assert!(!links.contains(id), "{links}");
+    let tables = local::network::tables().await.unwrap();
+    assert!(!tables.contains(&table), "{tables:?}");
 }
 
 #[tokio::test]
@@ -59,7 +78,7 @@ async fn down_stops_an_instance_that_runs() {
     up.ready("left").await;
     let down = up.sandbar(&["down"]);
     assert!(down.status.success(), "{down:?}");
-    assert_eq!(up.cgroups(), Vec::<std::path::PathBuf>::new());
+    assert_eq!(up.cgroups(), Vec::<PathBuf>::new());
     assert!(!up.data().exists());
 }
 

@@ -1,8 +1,9 @@
 //! Pods of every shape, from their start to their end.
 
-use serde_json::json;
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::{Value, json};
 
-use crate::instance::{Instance, container, exit_code, ip, sh};
+use crate::instance::{Instance, container, eventually, exit_code, ip, sh};
 
 #[tokio::test]
 async fn a_pod_runs_with_its_own_name_address_and_processes() {
@@ -25,6 +26,11 @@ async fn a_pod_runs_with_its_own_name_address_and_processes() {
             .starts_with("sandbar://")
     );
     up.delete("alone").await;
+    let addresses = up.data().join("node/network");
+    eventually("its address is free", async || {
+        addresses.read_dir().unwrap().count() == 0
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -75,7 +81,7 @@ async fn pods_succeed_or_fail_by_their_policy() {
 async fn a_container_that_crashes_is_kept_from_starting_ever_longer() {
     let up = Instance::start().await;
     up.run("crash", "exit 1").await;
-    let waits = |pod: &k8s_openapi::api::core::v1::Pod| {
+    let waits = |pod: &Pod| {
         let state = container(pod, "main").state.clone().unwrap_or_default();
         state
             .waiting
@@ -96,7 +102,7 @@ async fn a_container_that_crashes_is_kept_from_starting_ever_longer() {
 async fn init_containers_run_first_and_sidecars_stay() {
     let up = Instance::start().await;
     let mount = json!([{"name": "shared", "mountPath": "/shared"}]);
-    let with = |mut one: serde_json::Value| {
+    let with = |mut one: Value| {
         one["volumeMounts"] = mount.clone();
         one
     };
@@ -134,7 +140,7 @@ async fn an_image_that_is_not_there_is_said_to_be_and_the_pod_runs_once_it_is() 
     one["image"] = json!("local.test/later:1");
     one["imagePullPolicy"] = json!("Never");
     up.pod("waits", json!({"containers": [one]})).await;
-    let waits = |pod: &k8s_openapi::api::core::v1::Pod| {
+    let waits = |pod: &Pod| {
         let statuses = pod
             .status
             .as_ref()
@@ -154,7 +160,7 @@ async fn a_command_that_is_not_there_is_named() {
     let up = Instance::start().await;
     let one = json!({"name": "main", "image": "sandbar/base", "command": ["/no/such/program"]});
     up.pod("lost", json!({"containers": [one]})).await;
-    let says = |pod: &k8s_openapi::api::core::v1::Pod| {
+    let says = |pod: &Pod| {
         let text = serde_json::to_string(&pod.status).unwrap();
         text.contains("RunContainerError") && text.contains("/no/such/program")
     };
@@ -164,10 +170,7 @@ async fn a_command_that_is_not_there_is_named() {
 #[tokio::test]
 async fn hooks_run_after_the_start_and_before_the_end() {
     let up = Instance::start().await;
-    let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "kept"},
-        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});
-    up.create::<k8s_openapi::api::core::v1::PersistentVolumeClaim>(claim)
-        .await;
+    up.disk("kept").await;
     let mut one = sh(
         "main",
         "trap 'echo ended >> /kept/order; exit 0' TERM; while :; do sleep 0.05; done",
@@ -201,13 +204,93 @@ async fn who_ignores_sigterm_is_killed_when_its_time_is_up() {
     let up = Instance::start().await;
     up.run("stubborn", "trap '' TERM; while :; do sleep 0.1; done")
         .await;
-    up.ready("stubborn").await;
+    let pod = up.ready("stubborn").await;
+    let name = format!("pod-{}", pod.metadata.uid.unwrap());
+    let remains = || {
+        let all = up.cgroups().into_iter();
+        all.filter(|path| path.join(&name).exists()).count()
+    };
+    assert_ne!(remains(), 0);
     up.delete("stubborn").await;
-    assert_eq!(
-        up.cgroups()
-            .iter()
-            .filter(|path| path.join("pod-stubborn").exists())
-            .count(),
-        0
+    assert_eq!(remains(), 0);
+}
+
+/// Writes what happens to it to a volume, and ends when it is asked to.
+fn witness(name: &str, begins: &str, ends: &str) -> Value {
+    let script = format!(
+        "echo {name} >> /kept/order; {begins}; \
+         trap '{ends}; echo end of {name} >> /kept/order; exit 0' TERM; while :; do sleep 0.05; done"
     );
+    let mut one = sh(name, &script);
+    one["volumeMounts"] = json!([{"name": "kept", "mountPath": "/kept"}]);
+    one
+}
+
+#[tokio::test]
+async fn sidecars_have_started_before_the_others_and_outlive_them() {
+    let up = Instance::start().await;
+    up.disk("kept").await;
+    let begins = "sleep 1; echo started >> /kept/order; touch /tmp/started";
+    let mut sidecar = witness("side", begins, "true");
+    sidecar["restartPolicy"] = json!("Always");
+    sidecar["startupProbe"] = json!({"exec": {"command": ["test", "-e", "/tmp/started"]}, "periodSeconds": 1, "failureThreshold": 50});
+    let volumes = json!([{"name": "kept", "persistentVolumeClaim": {"claimName": "kept"}}]);
+    let spec = json!({
+        "terminationGracePeriodSeconds": 20, "volumes": volumes,
+        "initContainers": [sidecar], "containers": [witness("main", "true", "sleep 0.5")],
+    });
+    up.pod("crew", spec).await;
+    up.ready("crew").await;
+    up.delete("crew").await;
+    let mut reader = sh("main", "cat /kept/order");
+    reader["volumeMounts"] = json!([{"name": "kept", "mountPath": "/kept"}]);
+    let spec = json!({"restartPolicy": "Never", "volumes": volumes, "containers": [reader]});
+    up.pod("reader", spec).await;
+    up.phase("reader", "Succeeded").await;
+    assert_eq!(
+        up.logs("reader").await,
+        "side\nstarted\nmain\nend of main\nend of side\n"
+    );
+}
+
+#[tokio::test]
+async fn a_sidecar_that_ends_starts_again_though_its_pod_does_not() {
+    let up = Instance::start().await;
+    let mut sidecar = sh("side", "exit 0");
+    sidecar["restartPolicy"] = json!("Always");
+    let main = sh("main", "exec sleep 1000");
+    let spec = json!({"restartPolicy": "Never", "initContainers": [sidecar], "containers": [main]});
+    up.pod("crew", spec).await;
+    let again = |pod: &Pod| container(pod, "side").restart_count >= 1;
+    let pod = up.until("crew", "had its sidecar started again", again);
+    assert_eq!(container(&pod.await, "main").restart_count, 0);
+}
+
+#[tokio::test]
+async fn a_pod_has_no_more_time_than_it_may() {
+    let up = Instance::start().await;
+    let main = sh("main", "exec sleep 1000");
+    up.pod(
+        "late",
+        json!({"activeDeadlineSeconds": 2, "containers": [main]}),
+    )
+    .await;
+    let pod = up.phase("late", "Failed").await;
+    let reason = pod.status.unwrap().reason;
+    assert_eq!(reason.as_deref(), Some("DeadlineExceeded"));
+}
+
+#[tokio::test]
+async fn a_container_whose_hook_fails_is_ended_and_started_anew() {
+    let up = Instance::start().await;
+    let mut one = sh("main", "exec sleep 1000");
+    one["lifecycle"] = json!({"postStart": {"exec": {"command": ["sh", "-c", "exit 3"]}}});
+    up.pod("hooked", json!({"containers": [one]})).await;
+    up.event("FailedPostStartHook").await;
+    let was_ended = |pod: &Pod| {
+        let state = container(pod, "main").state.unwrap_or_default();
+        state.terminated.is_some() || state.waiting.is_some()
+    };
+    up.until("hooked", "had its container ended", was_ended)
+        .await;
 }

@@ -1,5 +1,6 @@
 //! Pods that are asked how they are.
 
+use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
 
 use crate::instance::{Instance, container, is_ready, sh};
@@ -33,7 +34,43 @@ async fn a_container_that_is_not_alive_is_started_anew() {
     let pod = up.ready("live").await;
     assert_eq!(container(&pod, "main").restart_count, 0);
     assert_eq!(up.exec("live", &["rmdir", "/tmp/www"]).1, 0);
-    let restarted =
-        |pod: &k8s_openapi::api::core::v1::Pod| container(pod, "main").restart_count >= 1;
+    let restarted = |pod: &Pod| container(pod, "main").restart_count >= 1;
     up.until("live", "was started anew", restarted).await;
+}
+
+#[tokio::test]
+async fn a_pod_is_ready_only_when_its_gates_are_open() {
+    let up = Instance::start().await;
+    let spec = json!({
+        "readinessGates": [{"conditionType": "example.com/open"}],
+        "containers": [sh("main", "exec sleep 1000")],
+    });
+    up.pod("gated", spec).await;
+    let waits = |pod: &Pod| container(pod, "main").ready;
+    let pod = up.until("gated", "had its container ready", waits).await;
+    assert!(!is_ready(&pod));
+    for (status, is_open) in [("True", true), ("False", false)] {
+        let condition = json!({"type": "example.com/open", "status": status});
+        let patch = json!({"status": {"conditions": [condition]}});
+        up.patch("gated", Some("status"), patch).await;
+        let what = format!("had a gate that was {status}");
+        up.until("gated", &what, |pod| is_ready(pod) == is_open)
+            .await;
+    }
+}
+
+#[tokio::test]
+async fn who_is_not_alive_is_ended_by_the_signal_that_it_wishes() {
+    let up = Instance::start().await;
+    let script = "trap 'exit 5' USR1; while :; do sleep 0.05; done";
+    let mut one = sh("main", script);
+    one["lifecycle"] = json!({"stopSignal": "SIGUSR1"});
+    one["livenessProbe"] = json!({"exec": {"command": ["false"]}, "initialDelaySeconds": 1, "periodSeconds": 1, "failureThreshold": 1});
+    let spec =
+        json!({"os": {"name": "linux"}, "terminationGracePeriodSeconds": 20, "containers": [one]});
+    up.pod("particular", spec).await;
+    let restarted = |pod: &Pod| container(pod, "main").restart_count >= 1;
+    let pod = up.until("particular", "was started anew", restarted).await;
+    let last = container(&pod, "main").last_state.unwrap();
+    assert_eq!(last.terminated.unwrap().exit_code, 5);
 }

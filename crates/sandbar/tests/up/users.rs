@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::fs::MetadataExt as _};
 
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Secret};
+use k8s_openapi::api::core::v1::Secret;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -30,9 +30,7 @@ fn spec() -> Value {
 }
 
 async fn documents(up: &Instance) {
-    let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "kept"},
-        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});
-    up.create::<PersistentVolumeClaim>(claim).await;
+    up.disk("kept").await;
     let secret = json!({"metadata": {"name": "secret"}, "stringData": {"word": "hush\n"}});
     up.create::<Secret>(secret).await;
 }
