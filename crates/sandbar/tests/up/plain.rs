@@ -7,24 +7,27 @@ use serde_json::{Value, json};
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpSocket,
+    time::timeout,
 };
 
 use crate::{
-    instance::{container, exit_code, is_ready, sh},
+    instance::{PATIENCE, container, exit_code, is_ready, sh},
     unisolated::{Ward, start},
 };
 
 /// Reads until something has been said.
-async fn hear(stream: &mut (impl AsyncRead + Unpin), words: &str) {
+pub(crate) async fn hear(stream: &mut (impl AsyncRead + Unpin), words: &str) {
     let mut said = Vec::new();
     while !String::from_utf8_lossy(&said).contains(words) {
-        let read = stream.read_buf(&mut said).await.unwrap();
+        let read = timeout(PATIENCE, stream.read_buf(&mut said)).await;
+        let read = read.ok().and_then(Result::ok).unwrap_or_default();
         assert_ne!(read, 0, "{words:?} is not in {said:?}");
     }
 }
 
 async fn exit_of(mut process: AttachedProcess) -> Option<String> {
-    let status = process.take_status().unwrap().await.unwrap();
+    let status = timeout(PATIENCE, process.take_status().unwrap()).await;
+    let status = status.unwrap().unwrap();
     let causes = status.details.and_then(|details| details.causes);
     causes?.pop()?.message
 }
@@ -66,8 +69,12 @@ async fn one_talks_with_a_plain_process_as_with_a_container() {
 async fn a_command_beside_a_plain_process_has_a_terminal_of_its_own() {
     let ward = Ward::open();
     let up = start(&ward, "0").await;
-    up.run("place", "exec sleep 1000").await;
+    let status = "grep NoNewPrivs /proc/self/status";
+    up.run("place", &format!("{status}; exec sleep 1000")).await;
     up.ready("place").await;
+    let gains_nothing = "NoNewPrivs:\t1\n";
+    assert_eq!(up.says("place", "\n").await, gains_nothing);
+    assert_eq!(up.exec("place", &["sh", "-c", status]).0, gains_nothing);
     let script = "until [ \"$(stty size)\" = '40 120' ]; do sleep 0.05; done
         trap 'exit 5' INT; echo resized on $(tty); while :; do sleep 0.05; done";
     let options = AttachParams::interactive_tty();
