@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use flate2::{Compression, write::GzEncoder};
 use oci_spec::distribution::Reference;
 use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
 use tar::{Builder, EntryType, Header};
 
 use super::built_in::{self, Content};
@@ -65,7 +64,10 @@ fn write(base: &Path, name: &Reference, daemon: Daemon, output: &Path) -> Result
     for (at, layer) in found.layers.iter().enumerate() {
         let digest = match &layer.digest {
             Some(digest) => digest.clone(),
-            None => hash(source.needed(&layer.part)?.content).map_err(failed)?,
+            None => {
+                let content = source.needed(&layer.part)?.content;
+                meter::hashed(content).finish().map_err(failed)?
+            }
         };
         let is_first_time = !found.layers[..at]
             .iter()
@@ -188,12 +190,6 @@ fn header(kind: EntryType, mode: u32, size: u64) -> Header {
     header
 }
 
-fn hash(content: impl Read) -> io::Result<Digest> {
-    let mut hash = Sha256::new();
-    io::copy(&mut Hashed(content, &mut hash), &mut io::sink())?;
-    Ok(Digest::finish(hash))
-}
-
 fn descriptor(kind: &str, digest: &Digest, size: u64) -> Value {
     json!({"mediaType": kind, "digest": digest, "size": size})
 }
@@ -221,11 +217,10 @@ impl Layout {
 
     /// Copies a blob, and looks whether it is the one that it is said to be.
     fn copy(&mut self, digest: &Digest, length: u64, content: impl Read) -> io::Result<()> {
-        let mut hash = Sha256::new();
-        let hashed = Hashed(content, &mut hash);
+        let mut hashed = meter::hashed(content);
         let mut header = header(EntryType::Regular, 0o644, length);
-        self.0.append_data(&mut header, blob(digest), hashed)?;
-        match Digest::finish(hash) == *digest {
+        self.0.append_data(&mut header, blob(digest), &mut hashed)?;
+        match hashed.finish()? == *digest {
             true => Ok(()),
             false => Err(io::Error::other(format!("{digest} of the base is damaged"))),
         }
@@ -236,15 +231,5 @@ impl Layout {
         self.file("index.json", index.to_string().as_bytes())?;
         self.file("manifest.json", for_docker.to_string().as_bytes())?;
         self.0.into_inner()?.into_inner()?.sync_all()
-    }
-}
-
-struct Hashed<'a, R>(R, &'a mut Sha256);
-
-impl<R: Read> Read for Hashed<'_, R> {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let count = self.0.read(into)?;
-        self.1.update(&into[..count]);
-        Ok(count)
     }
 }
