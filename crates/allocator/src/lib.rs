@@ -3,6 +3,7 @@
 use std::ffi::{c_int, c_long};
 
 use mimalloc::MiMalloc;
+use rustix::mm::Advice;
 
 unsafe extern "C" {
     fn mi_option_set(option: c_int, value: c_long);
@@ -22,4 +23,20 @@ const PURGE_DELAY: c_int = 15;
 pub fn give_back_at_once() {
     // SAFETY: the option exists in the version that is linked, and any value of it is sound at any time.
     unsafe { mi_option_set(PURGE_DELAY, 0) }
+}
+
+/// Takes constants of the program out of memory until somebody reads them again, which costs a look into the program's file.
+///
+/// Only whole pages: at both ends something else may share one. The kernel may decline, such as when the file is somebody
+/// else's, and then they stay.
+pub fn put_away(constants: &'static [u8]) {
+    let page = rustix::param::page_size();
+    let whole = constants.as_ptr().align_offset(page);
+    let length = constants.len().saturating_sub(whole) / page * page;
+    if length == 0 {
+        return;
+    }
+    let first = constants[whole..].as_ptr().cast_mut().cast();
+    // SAFETY: these pages are within a slice that lives for ever, and this advice changes nothing that can be read there.
+    let _ = unsafe { rustix::mm::madvise(first, length, Advice::LinuxPageOut) };
 }

@@ -195,6 +195,11 @@ impl World {
         state.waiting.as_ref().unwrap().reason.as_deref().unwrap()
     }
 
+    fn last_exit_of(&self, name: &str) -> Option<i32> {
+        let last = self.container(name).last_state.as_ref()?;
+        Some(last.terminated.as_ref()?.exit_code)
+    }
+
     fn holds(&self, condition: &str) -> bool {
         let mut all = self.status().conditions.iter().flatten();
         all.any(|one| one.type_ == condition && one.status == "True")
@@ -254,21 +259,22 @@ fn a_container_that_ends_starts_again_at_once_and_then_ever_later() {
     world.settle();
     world.exit("a", 1);
     assert_eq!(world.settle(), ["start a"]);
-    world.exit("a", 1);
+    assert_eq!(world.last_exit_of("a"), Some(1), "while it runs again");
+    world.exit("a", 2);
     assert_eq!(world.settle(), Vec::<String>::new());
     assert_eq!(
         (world.phase(), world.waits_for("a")),
         ("Running", "CrashLoopBackOff")
     );
     assert!(!world.holds("Ready"));
-    let ended = world.container("a").last_state.as_ref().unwrap();
-    assert_eq!(ended.terminated.as_ref().unwrap().exit_code, 1);
+    assert_eq!(world.last_exit_of("a"), Some(2), "while it waits");
     assert_eq!(
         world.next().wake,
         Some(world.now + SignedDuration::from_secs(10))
     );
     assert_eq!(world.pass(10).settle(), ["start a"]);
     assert_eq!(world.container("a").restart_count, 2);
+    assert_eq!(world.last_exit_of("a"), Some(2));
 }
 
 #[test]

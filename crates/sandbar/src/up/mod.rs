@@ -100,6 +100,8 @@ impl Args {
             }
         };
         say(&introduction(&running, &directory, &ways, &stock, begun))?;
+        // by now it is in the image
+        allocator::put_away(DAEMON.0);
         let _ = asked.await;
         self.end(node, controllers, running, cluster).await
     }
