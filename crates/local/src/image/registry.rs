@@ -40,10 +40,11 @@ pub(super) struct Fetched {
     pub(super) kind: String,
 }
 
+/// Servers give it under one of two names or, as that of Docker Hub does, under both.
 #[derive(Deserialize)]
 struct Token {
-    #[serde(alias = "access_token")]
-    token: String,
+    token: Option<String>,
+    access_token: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -231,9 +232,10 @@ impl Registry {
         let response = response.map_err(|error| self.unreachable(&error))?;
         let mut response = self.successful(response).await?;
         let text = self.read(&mut response, SMALL).await?;
-        let token: Token = serde_json::from_slice(&text)
-            .map_err(|_| self.protocol("its token server gives no token"))?;
-        Ok(format!("Bearer {}", token.token))
+        let answer: Option<Token> = serde_json::from_slice(&text).ok();
+        let token = answer.and_then(|answer| answer.token.or(answer.access_token));
+        let token = token.ok_or_else(|| self.protocol("its token server gives no token"))?;
+        Ok(format!("Bearer {token}"))
     }
 
     /// The response, if it is one of success.

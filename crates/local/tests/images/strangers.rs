@@ -321,15 +321,15 @@ async fn a_redirect_is_followed_to_where_the_blob_is() {
     assert_whole(&place, &image);
 }
 
-/// A registry whose token server knows one user. `dTpw` is `u:p`.
-fn with_tokens(layout: Layout) -> Server {
+/// A registry whose token server knows one user, and gives that one this. `dTpw` is `u:p`.
+fn with_tokens(layout: Layout, given: &'static str) -> Server {
     Server::start(move |asked| {
         let authorization = asked.header("authorization");
         if let Some(query) = asked.path.strip_prefix("/token?") {
             let is_asked =
                 query.contains("service=test") && query.contains("repository%3Aa%2Fb%3Apull");
             return match authorization == Some("Basic dTpw") && is_asked {
-                true => reply("200 OK", &[], br#"{"access_token": "secret"}"#),
+                true => reply("200 OK", &[], given.as_bytes()),
                 false => reply("401 Unauthorized", &[], b"{}"),
             };
         }
@@ -349,9 +349,40 @@ fn with_tokens(layout: Layout) -> Server {
 }
 
 #[tokio::test]
+async fn a_token_has_one_of_two_names_or_both() {
+    for (given, is_token) in [
+        (r#"{"token": "secret"}"#, true),
+        (r#"{"access_token": "secret"}"#, true),
+        (
+            r#"{"token": "secret", "access_token": "secret", "expires_in": 300}"#,
+            true,
+        ),
+        (r#"{"token": null}"#, false),
+        ("{}", false),
+        ("secret", false),
+    ] {
+        let server = with_tokens(image().0, given);
+        let place = Place::new();
+        let auth = Auth::Password {
+            user: "u".to_owned(),
+            password: "p".to_owned(),
+        };
+        let reference = server.reference("a/b:1");
+        let pulled = place.images.pull(&reference, &auth, |_| {}).await;
+        match is_token {
+            true => assert_whole(&place, &pulled.unwrap()),
+            false => {
+                let error = pulled.unwrap_err().to_string();
+                assert!(error.contains("gives no token"), "{given}: {error}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_token_is_fetched_where_the_registry_says() {
     let (layout, _) = image();
-    let server = with_tokens(layout);
+    let server = with_tokens(layout, r#"{"access_token": "secret"}"#);
     let reference = server.reference("a/b:1");
     let password = |password: &str| Auth::Password {
         user: "u".to_owned(),
