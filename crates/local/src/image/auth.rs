@@ -1,5 +1,6 @@
 //! Who asks a registry: credentials, where they are found, and how a registry wants them.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use base64::Engine as _;
@@ -29,10 +30,13 @@ impl fmt::Debug for Auth {
     }
 }
 
+/// By registry.
+type DockerEntries = BTreeMap<String, DockerEntry>;
+
 #[derive(Deserialize)]
 struct DockerConfig {
     #[serde(default)]
-    auths: std::collections::BTreeMap<String, DockerEntry>,
+    auths: DockerEntries,
 }
 
 #[derive(Deserialize)]
@@ -48,7 +52,16 @@ impl Auth {
     /// fits counts.
     pub fn from_docker_config(text: &[u8], image: &Reference) -> Option<Self> {
         let config: DockerConfig = serde_json::from_slice(text).ok()?;
-        let fitting = config.auths.iter().filter(|(key, _)| fits(key, image));
+        Self::from_entries(&config.auths, image)
+    }
+
+    /// The same in a `.dockercfg`, which Docker had before and pull secrets of `kubernetes.io/dockercfg` still hold.
+    pub fn from_dockercfg(text: &[u8], image: &Reference) -> Option<Self> {
+        Self::from_entries(&serde_json::from_slice(text).ok()?, image)
+    }
+
+    fn from_entries(entries: &DockerEntries, image: &Reference) -> Option<Self> {
+        let fitting = entries.iter().filter(|(key, _)| fits(key, image));
         let (_, entry) = fitting.max_by_key(|(key, _)| key.len())?;
         if let Some(token) = entry.registrytoken.as_ref().filter(|text| !text.is_empty()) {
             return Some(Self::Token(token.clone()));
@@ -233,6 +246,18 @@ mod tests {
         ] {
             assert_eq!(found(key, image), None, "{key} {image}");
         }
+    }
+
+    #[test]
+    fn credentials_are_found_in_the_older_form_too() {
+        let text = br#"{"registry.example": {"username": "user", "password": "pass"}}"#;
+        let found = |image: &str| Auth::from_dockercfg(text, &image.parse().unwrap());
+        let expected = Auth::Password {
+            user: "user".to_owned(),
+            password: "pass".to_owned(),
+        };
+        assert_eq!(found("registry.example/a"), Some(expected));
+        assert_eq!(found("busybox"), None);
     }
 
     #[test]

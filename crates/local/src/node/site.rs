@@ -154,10 +154,12 @@ impl Site {
                 continue;
             };
             let data = secret.data.unwrap_or_default();
-            let config = data
-                .get(".dockerconfigjson")
-                .or_else(|| data.get(".dockercfg"));
-            let found = config.and_then(|text| Auth::from_docker_config(&text.0, reference));
+            let new = data.get(".dockerconfigjson");
+            let new = new.and_then(|text| Auth::from_docker_config(&text.0, reference));
+            let found = new.or_else(|| {
+                let old = data.get(".dockercfg")?;
+                Auth::from_dockercfg(&old.0, reference)
+            });
             if let Some(auth) = found {
                 return auth;
             }
