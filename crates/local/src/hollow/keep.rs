@@ -84,8 +84,9 @@ impl Keeper for Pretence {
         plan::run(pod, memory, &world, &place)
     }
 
-    fn refuses(&self, pod: &Pod) -> bool {
-        Causes::of_pod(pod, &self.rules.borrow()).unschedulable
+    fn lacks(&self, pod: &Pod) -> Option<&'static str> {
+        let causes = Causes::of_pod(pod, &self.rules.borrow());
+        causes.unschedulable.then_some("cpu")
     }
 
     fn observed(&mut self, pod: &Pod) {

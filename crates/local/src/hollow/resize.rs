@@ -55,7 +55,8 @@ pub(super) fn resize(
     }
     if let Some(reason) = order.refused {
         *since = None;
-        return (Resize::Pending { reason }, None);
+        let message = "Node didn't have enough resource: cpu".to_owned();
+        return (Resize::Pending { reason, message }, None);
     }
     *since = Some(began);
     let done = after(began, order.delay);

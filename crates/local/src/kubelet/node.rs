@@ -194,13 +194,13 @@ fn conditions(old: Option<&Vec<Value>>, now: Timestamp) -> Vec<Value> {
 pub(crate) fn choose<'a>(
     pod: &PodSpec,
     spots: &[Spot<'a>],
-    refused: bool,
+    lack: Option<&str>,
 ) -> Result<&'a str, String> {
-    let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
     let mut best: Option<&Spot<'a>> = None;
     let known = spots.iter().filter_map(|spot| Some((spot, spot.node?)));
     for (spot, node) in known.clone() {
-        if let Some(reason) = objection(pod, node, spot.load, refused) {
+        if let Some(reason) = objection(pod, node, spot.load, lack) {
             *reasons.entry(reason).or_default() += 1;
         } else if best.is_none_or(|best| spot.load < best.load) {
             best = Some(spot);
@@ -221,25 +221,25 @@ pub(crate) fn choose<'a>(
     })
 }
 
-fn objection(pod: &PodSpec, node: &Node, load: usize, refused: bool) -> Option<&'static str> {
-    if refused {
-        return Some("Insufficient cpu");
+fn objection(pod: &PodSpec, node: &Node, load: usize, lack: Option<&str>) -> Option<String> {
+    if let Some(resource) = lack {
+        return Some(format!("Insufficient {resource}"));
     }
     if node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true) {
-        return Some("node(s) were unschedulable");
+        return Some("node(s) were unschedulable".to_owned());
     }
     let labels = node.metadata.labels.as_ref();
     let has = |key: &String, value: &String| labels.is_some_and(|all| all.get(key) == Some(value));
     let mut wanted = pod.node_selector.iter().flatten();
     if !wanted.all(|(key, value)| has(key, value)) {
-        return Some("node(s) didn't match Pod's node affinity/selector");
+        return Some("node(s) didn't match Pod's node affinity/selector".to_owned());
     }
     let room = node
         .status
         .as_ref()
         .and_then(|status| status.allocatable.as_ref()?.get("pods")?.0.parse().ok());
     match room {
-        Some(room) if load >= room => Some("Too many pods"),
+        Some(room) if load >= room => Some("Too many pods".to_owned()),
         _ => None,
     }
 }

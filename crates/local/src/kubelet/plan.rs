@@ -31,7 +31,7 @@ pub(crate) struct Plan {
 }
 
 /// What to do about a pod that has no node yet.
-pub(crate) fn schedule(pod: &Pod, spots: &[Spot<'_>], refused: bool, now: Timestamp) -> Plan {
+pub(crate) fn schedule(pod: &Pod, spots: &[Spot<'_>], lack: Option<&str>, now: Timestamp) -> Plan {
     let gated = |spec: &PodSpec| {
         spec.scheduling_gates
             .as_ref()
@@ -45,7 +45,7 @@ pub(crate) fn schedule(pod: &Pod, spots: &[Spot<'_>], refused: bool, now: Timest
     if pod.metadata.deletion_timestamp.is_some() || !has_nodes {
         return Plan::default();
     }
-    match node::choose(spec, spots, refused) {
+    match node::choose(spec, spots, lack) {
         Ok(node) => Plan {
             act: Some(Act::Bind {
                 node: node.to_owned(),

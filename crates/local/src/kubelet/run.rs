@@ -43,8 +43,8 @@ pub(crate) trait Keeper: Send + 'static {
     /// What to do about a pod on one of the nodes.
     fn run(&mut self, pod: &Pod, memory: &mut Self::Memory, host_ip: &str, now: Timestamp) -> Plan;
 
-    /// Whether there is no room for the pod on any node.
-    fn refuses(&self, pod: &Pod) -> bool;
+    /// What the pod asks for more of than any node has.
+    fn lacks(&self, pod: &Pod) -> Option<&'static str>;
 
     /// Told of every pod of the cluster, on these nodes or not.
     fn observed(&mut self, pod: &Pod);
@@ -239,8 +239,8 @@ impl<K: Keeper> Engine<K> {
         }
         let now = self.clock.now();
         let Some(node) = &entry.pod.spec.as_ref()?.node_name else {
-            let refused = self.keeper.refuses(&entry.pod);
-            return Some(plan::schedule(&entry.pod, &self.spots(), refused, now));
+            let lack = self.keeper.lacks(&entry.pod);
+            return Some(plan::schedule(&entry.pod, &self.spots(), lack, now));
         };
         let host_ip = host_ip(self.nodes.get(node)?);
         let entry = self.roster.pods.get_mut(uid)?;

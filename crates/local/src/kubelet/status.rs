@@ -124,7 +124,10 @@ impl Finding {
 /// What a node knows about a resize in place that is not done.
 pub(crate) enum Resize {
     None,
-    Pending { reason: &'static str },
+    Pending {
+        reason: &'static str,
+        message: String,
+    },
     InProgress,
 }
 
@@ -184,10 +187,10 @@ fn with_times(
 fn resizing(resize: &Resize) -> Option<Finding> {
     match resize {
         Resize::None => None,
-        Resize::Pending { reason } => Some(Finding::new("PodResizePending", true).because(
-            reason,
-            Some("Node didn't have enough resource: cpu".to_owned()),
-        )),
+        Resize::Pending { reason, message } => {
+            let finding = Finding::new("PodResizePending", true);
+            Some(finding.because(reason, Some(message.clone())))
+        }
         Resize::InProgress => Some(Finding::new("PodResizeInProgress", true)),
     }
 }

@@ -40,7 +40,7 @@ fn a_pod_goes_to_the_node_with_the_fewest_pods_that_takes_it() {
                 load,
             })
             .collect();
-        node::choose(&spec, &spots, false).map(str::to_owned)
+        node::choose(&spec, &spots, None).map(str::to_owned)
     };
     let any = json!({"containers": []});
     let picky = json!({"containers": [], "nodeSelector": {"disk": "ssd"}});
@@ -61,7 +61,7 @@ fn a_pod_waits_for_the_first_node_without_a_word() {
         load: 0,
     }];
     let pod = serde_json::from_value(json!({"spec": {"containers": []}})).unwrap();
-    let plan = schedule(&pod, &spots, false, Timestamp::UNIX_EPOCH);
+    let plan = schedule(&pod, &spots, None, Timestamp::UNIX_EPOCH);
     assert_eq!(plan, Plan::default());
 }
 

@@ -7,7 +7,10 @@ use std::{
     net::Ipv4Addr,
     os::unix::fs::PermissionsExt as _,
     path::Path,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
@@ -37,15 +40,14 @@ use super::{
     volumes::{self, Volumes},
     works::Works,
 };
-use crate::{
-    image::Image,
-    kubelet::{container::Role, resize::wanted, status::role_of_init},
-};
+use crate::{image::Image, kubelet::resize::wanted};
 
 const SIGTERM: i32 = 15;
 const SIGKILL: i32 = 9;
 /// A killed process is gone in moments; one that is not hangs in the kernel.
 const AFTER_KILL: Duration = Duration::from_secs(10);
+/// What is left to a container whose hook has taken all the time, as a kubelet has it.
+const LEAST: Duration = Duration::from_secs(2);
 
 /// A pod on this machine.
 #[derive(Clone)]
@@ -191,6 +193,10 @@ impl Lodging {
         };
         self.prepare(name, &made, &image)?;
         let started = home.shim.start(&settings).await.map_err(start_trouble)?;
+        if let Some(why) = started.limits_not_applied.filter(|_| is_limited(container)) {
+            let message = format!("limits of container {name} are not in force: {why}");
+            self.site.events.warn(pod, "LimitsNotInForce", message);
+        }
         let run = Run {
             made,
             started_at: moment(started.started_at),
@@ -320,7 +326,6 @@ impl Lodging {
         target: &Target,
         grace: Duration,
     ) {
-        // a hook that takes all the time leaves none to the container
         let left = left_by(pre_stop(container, target), grace).await;
         self.end_run(&container.name, made, home, left).await;
     }
@@ -367,11 +372,15 @@ impl Lodging {
     ) {
         // a pod that nobody knows any more has none
         let spec = pod.spec.clone().unwrap_or_default();
-        self.until(&mut by, self.ask_to_end(&spec, &alive, home, targets))
-            .await;
+        let unasked = AtomicUsize::new(0);
+        let asking = self.ask_to_end(&spec, &alive, home, targets, &unasked);
+        self.until(&mut by, asking).await;
         let order: Vec<String> = spec.containers.iter().map(|app| app.name.clone()).collect();
         loop {
-            let left = self.left(*by.borrow_and_update());
+            let mut left = self.left(*by.borrow_and_update());
+            if unasked.load(Ordering::Relaxed) > 0 {
+                left = left.max(LEAST);
+            }
             tokio::select! {
                 // a shim that does not answer is ended by whoever settles the pod
                 _ = timeout(left + AFTER_KILL, home.shim.stop(&order, left)) => break,
@@ -381,26 +390,31 @@ impl Lodging {
         self.detach().await;
     }
 
-    /// The hooks, and where there are sidecars the containers that need them.
+    /// Each container has its own hook, and is signalled after it whatever others do; but sidecars end one after the other, the
+    /// last first, when nothing is left that may need them. `unasked` counts those that have not been signalled.
     async fn ask_to_end(
         &self,
         spec: &PodSpec,
         alive: &BTreeMap<String, Made>,
         home: &Home,
         targets: &BTreeMap<String, Target>,
+        unasked: &AtomicUsize,
     ) {
-        let inits = spec.init_containers.iter().flatten();
-        let has_sidecars = inits
-            .clone()
-            .any(|init| role_of_init(spec, &init.name) == Role::Sidecar);
-        let asked = spec.containers.iter().filter_map(|app| {
-            let (made, target) = (alive.get(&app.name)?, targets.get(&app.name)?);
+        let asked = plan::ends(spec).filter_map(|(container, after)| {
+            let name = &container.name;
+            let (made, target) = (alive.get(name)?, targets.get(name)?);
+            unasked.fetch_add(1, Ordering::Relaxed);
             Some(async move {
-                pre_stop(app, target).await;
-                if has_sidecars && home.shim.kill(&app.name, made.stop_signal).await.is_ok() {
-                    let mut running = self.running.clone();
-                    let has_ended =
-                        |running: &BTreeMap<String, u32>| !running.contains_key(&app.name);
+                let mut running = self.running.clone();
+                pre_stop(container, target).await;
+                let is_due = |running: &BTreeMap<String, u32>| {
+                    !after.iter().any(|name| running.contains_key(*name))
+                };
+                let _ = running.wait_for(is_due).await;
+                let is_asked = home.shim.kill(name, made.stop_signal).await.is_ok();
+                unasked.fetch_sub(1, Ordering::Relaxed);
+                if is_asked {
+                    let has_ended = |running: &BTreeMap<String, u32>| !running.contains_key(name);
                     let _ = running.wait_for(has_ended).await;
                 }
             })
@@ -459,11 +473,17 @@ impl Lodging {
     }
 }
 
-/// Waits for something, but not for longer than it has, and tells how much of its time it has left.
+/// Waits for something, but not for longer than it has, and tells how much of its time is left to what comes after it.
 async fn left_by(first: impl Future<Output = ()>, time: Duration) -> Duration {
     let begun = tokio::time::Instant::now();
     let _ = timeout(time, first).await;
-    time.saturating_sub(begun.elapsed())
+    time.saturating_sub(begun.elapsed()).max(LEAST)
+}
+
+fn is_limited(container: &Container) -> bool {
+    let limits = container.resources.as_ref();
+    let limits = limits.and_then(|resources| resources.limits.as_ref());
+    limits.is_some_and(|limits| limits.contains_key("cpu") || limits.contains_key("memory"))
 }
 
 async fn pre_stop(container: &Container, target: &Target) {

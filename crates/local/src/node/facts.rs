@@ -46,6 +46,8 @@ pub(crate) struct Inmate {
     pub(crate) before: Option<ContainerStateTerminated>,
     /// Something is being done about it; what comes next waits.
     pub(crate) busy: Option<Busy>,
+    /// The image that it was last to be started with.
+    pub(crate) tried: Option<String>,
     /// Why it could not be started, or changed.
     pub(crate) setback: Option<Setback>,
     /// By its probes, and only while it runs.

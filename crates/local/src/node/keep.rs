@@ -116,8 +116,8 @@ pub(crate) async fn evict(site: &Arc<Site>, uid: &str) {
     worker.ended().await;
 }
 
-/// One machine is shared by whoever is on it: only who could not even have it alone is refused.
-fn is_too_big(pod: &Pod, allocatable: &BTreeMap<String, resource::Quantity>) -> bool {
+/// One machine is shared by whoever is on it: only who could not even have it alone lacks something.
+fn lack(pod: &Pod, allocatable: &BTreeMap<String, resource::Quantity>) -> Option<&'static str> {
     let asked = |name: &str| {
         let spec = pod.spec.iter();
         let each = spec.flat_map(|spec| &spec.containers).filter_map(|one| {
@@ -128,7 +128,7 @@ fn is_too_big(pod: &Pod, allocatable: &BTreeMap<String, resource::Quantity>) -> 
         each.map(|amount| i128::from(amount.milli_value()))
             .sum::<i128>()
     };
-    ["cpu", "memory"].iter().any(|name| {
+    ["cpu", "memory"].into_iter().find(|name| {
         let here = allocatable.get(*name);
         let here = here.and_then(|here| Quantity::parse(&here.0).ok());
         here.is_some_and(|here| asked(name) > i128::from(here.milli_value()))
@@ -153,8 +153,8 @@ impl Keeper for Landlord {
         }
     }
 
-    fn refuses(&self, pod: &Pod) -> bool {
-        is_too_big(pod, &self.site.allocatable)
+    fn lacks(&self, pod: &Pod) -> Option<&'static str> {
+        lack(pod, &self.site.allocatable)
     }
 
     fn observed(&mut self, _: &Pod) {}
@@ -178,19 +178,19 @@ impl Keeper for Landlord {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{Pod, is_too_big};
+    use super::{Pod, lack};
 
     #[test]
     fn who_wants_no_more_than_the_whole_machine_is_taken() {
         let here = serde_json::from_value(json!({"cpu": "2", "memory": "1Gi"})).unwrap();
         let table = [
-            (json!([{}]), false),
-            (json!([{"cpu": "2", "memory": "1Gi"}]), false),
-            (json!([{"cpu": "1500m"}, {"cpu": "500m"}]), false),
-            (json!([{"cpu": "1500m"}, {"cpu": "501m"}]), true),
-            (json!([{"memory": "1073741825"}]), true),
+            (json!([{}]), None),
+            (json!([{"cpu": "2", "memory": "1Gi"}]), None),
+            (json!([{"cpu": "1500m"}, {"cpu": "500m"}]), None),
+            (json!([{"cpu": "1500m"}, {"cpu": "501m"}]), Some("cpu")),
+            (json!([{"memory": "1073741825"}]), Some("memory")),
             // nothing else is looked at
-            (json!([{"example.com/thing": "1"}]), false),
+            (json!([{"example.com/thing": "1"}]), None),
         ];
         for (requests, expected) in table {
             let each = requests.as_array().unwrap().iter();
@@ -199,7 +199,7 @@ mod tests {
                 .collect();
             let pod = json!({"metadata": {}, "spec": {"containers": containers}});
             let pod: Pod = serde_json::from_value(pod).unwrap();
-            assert_eq!(is_too_big(&pod, &here), expected, "{requests}");
+            assert_eq!(lack(&pod, &here), expected, "{requests}");
         }
     }
 }

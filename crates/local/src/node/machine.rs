@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use futures::future::join_all;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use rustix::{fs::statvfs, system::uname};
 use sha2::{Digest as _, Sha256};
@@ -98,14 +99,15 @@ pub(super) fn memory(directory: &Path, is_root: bool) -> PathBuf {
 pub(super) async fn remove(directory: &Path) -> Result<Removed, StartError> {
     let pods = directory.join("pods");
     let uids = directories(&pods);
-    for uid in &uids {
+    let ended = uids.iter().map(async |uid| {
         let shim = pods.join(uid).join("shim");
         if let Ok(pod) = container::Pod::connect(&shim).await {
             // one that cannot be stopped is swept
             let _ = pod.stop(&[], GRACE).await;
         }
         end::settle(&shim).await;
-    }
+    });
+    join_all(ended).await;
     network::remove(directory).await?;
     let is_root = rustix::process::geteuid().is_root();
     let (owned, memory) = (directory.to_owned(), memory(directory, is_root));

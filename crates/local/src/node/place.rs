@@ -71,8 +71,12 @@ impl PodPlace {
 
     /// What a run of a container may write there is the message of its end.
     pub(crate) fn last_words(&self, container: &str, attempt: u32) -> PathBuf {
-        let directory = self.0.join("last-words").join(container);
-        directory.join(attempt.to_string())
+        self.all_last_words(container).join(attempt.to_string())
+    }
+
+    /// Those of all runs of a container.
+    pub(crate) fn all_last_words(&self, container: &str) -> PathBuf {
+        self.0.join("last-words").join(container)
     }
 }
 

@@ -20,9 +20,11 @@ use crate::{
 
 /// The first wait after something that a registry, or the container itself, has to mend.
 const FOREIGN: Duration = Duration::from_secs(10);
+const LONGEST_FOREIGN: Duration = Duration::from_secs(300);
 /// The first wait after something that is missing here, and may be there in a moment.
 const OWN: Duration = Duration::from_secs(1);
-const LONGEST: Duration = Duration::from_secs(300);
+/// So often a kubelet looks again.
+const LONGEST_OWN: Duration = Duration::from_secs(60);
 const DEFAULT_GRACE: i64 = 30;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -160,20 +162,32 @@ pub(crate) fn is_finished(spec: &PodSpec, facts: &Facts) -> bool {
     has_failed || apps.all(|app| is_over(app, Role::App).is_some())
 }
 
+/// All containers, each with those that have to have ended before it is asked to.
+pub(crate) fn ends(spec: &PodSpec) -> impl Iterator<Item = (&Container, Vec<&str>)> {
+    let inits = spec.init_containers.iter().flatten();
+    // what starts first is needed by all that come later
+    let all: Vec<&Container> = inits.chain(&spec.containers).collect();
+    (0..all.len()).map(move |at| {
+        let is_sidecar = role_of_init(spec, &all[at].name) == Role::Sidecar;
+        let later = if is_sidecar { &all[at + 1..] } else { &[] };
+        (all[at], later.iter().map(|one| one.name.as_str()).collect())
+    })
+}
+
 /// Whether a container is wanted with another image than it was started with.
 fn is_changed(container: &Container, run: &Run) -> bool {
     container.image.as_ref() != Some(&run.made.image)
 }
 
 fn retry(setback: &Setback) -> Timestamp {
-    let first = match setback.trouble.reason {
-        "ErrImagePull" | "RunContainerError" | "PostStartHookError" => FOREIGN,
-        _ => OWN,
+    let (first, longest) = match setback.trouble.reason {
+        "ErrImagePull" | "RunContainerError" | "PostStartHookError" => (FOREIGN, LONGEST_FOREIGN),
+        _ => (OWN, LONGEST_OWN),
     };
     let doublings = setback.times.saturating_sub(1).min(10);
     after(
         setback.at,
-        first.saturating_mul(1 << doublings).min(LONGEST),
+        first.saturating_mul(1 << doublings).min(longest),
     )
 }
 
@@ -265,7 +279,10 @@ impl Crew<'_> {
     }
 
     fn start(&mut self, container: &Container, role: Role, inmate: &Inmate, run: Option<&Run>) {
-        let mut due = inmate.setback.as_ref().map_or(self.now, retry);
+        let setback = inmate.setback.as_ref();
+        // another image may work at once
+        let setback = setback.filter(|_| inmate.tried == container.image);
+        let mut due = setback.map_or(self.now, retry);
         if let Some(run) = run
             && let Some(end) = &run.end
         {

@@ -141,10 +141,15 @@ impl Teller<'_> {
             let differs = !is_same(&wanted(container), &run.made.resources);
             differs.then_some(inmate)
         });
-        match under_way {
-            None => Resize::None,
-            Some(inmate) if inmate.setback.is_some() => Resize::Pending { reason: "Deferred" },
-            Some(_) => Resize::InProgress,
+        let Some(inmate) = under_way else {
+            return Resize::None;
+        };
+        match &inmate.setback {
+            Some(setback) => Resize::Pending {
+                reason: "Deferred",
+                message: setback.trouble.message.clone(),
+            },
+            None => Resize::InProgress,
         }
     }
 

@@ -79,7 +79,7 @@ fn of_pod(containers: &[Container], place: &PodPlace, volumes: Vec<PathBuf>) -> 
     let own = containers.iter().flat_map(|one| written(&one.name, place));
     Some(Allowance {
         limit: total,
-        paths: own.chain(volumes).collect(),
+        paths: own.chain(volumes).chain([place.etc("")]).collect(),
         excess: format!(
             "Pod ephemeral local storage usage exceeds the total limit of containers {text}. "
         ),
@@ -97,6 +97,7 @@ fn written(container: &str, place: &PodPlace) -> Vec<PathBuf> {
         place.runs(container),
         place.logs(container),
         place.workplace(container),
+        place.all_last_words(container),
     ]
 }
 
@@ -243,6 +244,8 @@ mod tests {
         assert_eq!(all[1].paths, [Path::new("/memory/u/shm")]);
         assert!(all[2].paths.contains(&place.volumes().join("free")));
         assert!(!all[3].paths.contains(&place.volumes().join("free")));
+        assert!(all[2].paths.contains(&place.etc("")));
+        assert!(all[3].paths.contains(&place.all_last_words("main")));
         assert!(allowances(&Default::default(), &place, Path::new("/")).is_empty());
     }
 

@@ -142,7 +142,9 @@ impl World {
     }
 
     fn fail(&mut self, name: &str, reason: &'static str, times: u32) {
+        let container = container_of(&self.pod, name).unwrap();
         let inmate = self.facts.containers.entry(name.to_owned()).or_default();
+        inmate.tried = container.image;
         let trouble = Trouble::new(reason, "why");
         inmate.setback = Some(Setback {
             trouble,
@@ -439,6 +441,27 @@ fn what_is_missing_here_is_looked_for_again_soon() {
     world.take(make);
     world.fail("a", "CreateContainerConfigError", 1);
     assert_eq!(world.pass(1).settle(), ["start a"]);
+}
+
+#[test]
+fn what_has_been_missing_here_for_long_is_looked_for_every_minute() {
+    let mut world = simple();
+    let make = world.next().steps.remove(0);
+    world.take(make);
+    world.fail("a", "CreateContainerConfigError", 20);
+    assert_eq!(world.pass(59).settle(), Vec::<String>::new());
+    assert_eq!(world.pass(1).settle(), ["start a"]);
+}
+
+#[test]
+fn another_image_does_not_wait_for_the_one_that_could_not_be_pulled() {
+    let mut world = simple();
+    let make = world.next().steps.remove(0);
+    world.take(make);
+    world.fail("a", "ErrImagePull", 6);
+    assert_eq!(world.pass(60).settle(), Vec::<String>::new());
+    world.change("/spec/containers/0/image", json!("two"));
+    assert_eq!(world.settle(), ["start a"]);
 }
 
 #[test]

@@ -356,6 +356,10 @@ impl Care {
         };
         let inmate = self.facts.containers.entry(name.clone()).or_default();
         inmate.busy = Some(Busy::Starting);
+        if inmate.tried != container.image {
+            inmate.tried.clone_from(&container.image);
+            inmate.setback = None;
+        }
         let attempt = inmate.next_attempt();
         let target = self.target(pod, &name, &home);
         let (lodging, pod, mut by) = (self.lodging.clone(), pod.clone(), self.by.subscribe());

@@ -91,6 +91,22 @@ pub async fn start<S: Serves>(
     service: S,
     options: Options,
 ) -> Result<Running, StartError> {
+    listen(home, options).await?.serve(service)
+}
+
+/// A port that nobody else can have any more. Whoever comes waits until it is served.
+pub struct Listening {
+    listener: TcpListener,
+    address: SocketAddr,
+    home: Home,
+    names: Vec<String>,
+    limits: Limits,
+    identification: pki::Identification,
+    tokens: Tokens,
+}
+
+/// Takes the port, before there is anything to serve.
+pub async fn listen(home: Home, options: Options) -> Result<Listening, StartError> {
     let Options {
         listen,
         mut names,
@@ -107,27 +123,50 @@ pub async fn start<S: Serves>(
     };
     let listener = TcpListener::bind(listen).await.map_err(cannot_listen)?;
     let address = listener.local_addr().map_err(cannot_listen)?;
-    // only now: those of a server that runs on this port stay as they are
-    write_kubeconfigs(&home, address, &identification.authority, &tokens)?;
-
-    let current = Arc::new(pki::Current::new(identification.server));
-    let tls = Arc::new(pki::config(Arc::clone(&current))?);
-    let guard = Guard::new(Arc::new(tokens), service);
-    let home = Arc::new(home);
-    let (stop, stopped) = oneshot::channel();
-    let renewal = renew(Arc::clone(&home), names, current);
-    let task = tokio::spawn(serve(listener, tls, guard, limits, async {
-        tokio::select! {
-            _ = stopped => {}
-            () = renewal => {}
-        }
-    }));
-    Ok(Running {
+    Ok(Listening {
+        listener,
         address,
         home,
-        stop,
-        task,
+        names,
+        limits,
+        identification,
+        tokens,
     })
+}
+
+impl Listening {
+    /// Starts to serve, in the background.
+    pub fn serve<S: Serves>(self, service: S) -> Result<Running, StartError> {
+        let Self {
+            listener,
+            address,
+            home,
+            names,
+            limits,
+            identification,
+            tokens,
+        } = self;
+        // only now: those of a server that runs on this port stay as they are
+        write_kubeconfigs(&home, address, &identification.authority, &tokens)?;
+        let current = Arc::new(pki::Current::new(identification.server));
+        let tls = Arc::new(pki::config(Arc::clone(&current))?);
+        let guard = Guard::new(Arc::new(tokens), service);
+        let home = Arc::new(home);
+        let (stop, stopped) = oneshot::channel();
+        let renewal = renew(Arc::clone(&home), names, current);
+        let task = tokio::spawn(serve(listener, tls, guard, limits, async {
+            tokio::select! {
+                _ = stopped => {}
+                () = renewal => {}
+            }
+        }));
+        Ok(Running {
+            address,
+            home,
+            stop,
+            task,
+        })
+    }
 }
 
 fn write_kubeconfigs(

@@ -84,26 +84,31 @@ impl Args {
             None => default_directory()?,
         };
         let home = Home::open(directory).map_err(with_remedy)?;
-        let directory = home.path().to_owned();
-        let cluster = Cluster::open(local::Options::at(Location::Directory(home.store()))).await?;
+        let (directory, store) = (home.path().to_owned(), home.store());
+        // first of all: who cannot have the port leaves nothing behind
+        let door = serve::listen(home, self.door.options()).await;
+        let door = door.map_err(with_remedy)?;
+        let cluster = Cluster::open(local::Options::at(Location::Directory(store))).await?;
         definitions::install(&cluster.client()).await?;
         let (node, ways) = self.start_node(&cluster, &directory, isolation).await?;
         cluster.set_streams(node::NAME, node.streams());
-        let controllers = control(&cluster);
+        let mut controllers = control(&cluster);
         let stock = pool::make(&cluster.client(), &directory, self.pool).await?;
-        let served = serve::start(home, cluster.service(), self.door.options()).await;
-        let running = match served {
+        let running = match door.serve(cluster.service()) {
             Ok(running) => running,
             Err(error) => {
                 node.leave().await;
                 return Err(with_remedy(error));
             }
         };
-        say(&introduction(&running, &directory, &ways, &stock, begun))?;
+        tell(&self.introduction(&running, &directory, &ways, &stock, begun));
         // by now it is in the image
         allocator::put_away(DAEMON.0);
-        let _ = asked.await;
-        self.end(node, controllers, running, cluster).await
+        let asked = tokio::select! {
+            _ = asked => Ok(()),
+            ended = &mut controllers => Err(anyhow!("the controllers have ended: {ended:?}")),
+        };
+        asked.and(self.end(node, controllers, running, cluster).await)
     }
 
     async fn start_node(
@@ -138,11 +143,19 @@ impl Args {
             network,
             helper: Box::new(move || isolation.helper()),
             inside,
-            host_paths: self.allow_host_path.clone(),
+            host_paths: self.host_paths()?,
             is_isolated: isolation == Isolation::Namespaces,
         };
         let node = Node::start(cluster.client(), options).await?;
         Ok((node, ways))
+    }
+
+    fn host_paths(&self) -> Result<Vec<PathBuf>> {
+        let paths = self.allow_host_path.iter().map(|path| {
+            let whole = std::path::absolute(path);
+            whole.with_context(|| format!("--allow-host-path {}", path.display()))
+        });
+        paths.collect()
     }
 
     fn open_images(&self, directory: &Path, isolation: Isolation) -> Result<Images> {
@@ -155,6 +168,33 @@ impl Args {
         Ok(Images::open_with(&directory.join("images"), options)?)
     }
 
+    fn introduction(
+        &self,
+        running: &Running,
+        directory: &Path,
+        ways: &str,
+        stock: &str,
+        begun: Instant,
+    ) -> String {
+        let here = match &self.data_dir {
+            Some(_) => format!(" --data-dir {}", directory.display()),
+            None => String::new(),
+        };
+        format!(
+            "Kubernetes API: {}\n\
+             kubeconfig:     {}\n\
+             data:           {}\n\
+             node:           {}, {ways}\n\
+             warm pool:      {stock}\n\
+             ready after {} ms; try `sandbar get sandboxes -A{here}`, `sandbar exec{here} -it sandbox/NAME -- sh`\n",
+            running.url(),
+            running.kubeconfig().display(),
+            directory.display(),
+            node::NAME,
+            begun.elapsed().as_millis(),
+        )
+    }
+
     async fn end(
         self,
         node: Node,
@@ -164,11 +204,11 @@ impl Args {
     ) -> Result<()> {
         controllers.abort();
         let rested = if self.keep_running {
-            say("stopping; the sandboxes go on\n")?;
+            tell("stopping; the sandboxes go on\n");
             node.leave().await;
             Ok(())
         } else {
-            say("stopping the sandboxes; once more to stop at once\n")?;
+            tell("stopping the sandboxes; once more to stop at once\n");
             node.rest().await.map(drop)
         };
         running.stop().await;
@@ -207,24 +247,7 @@ fn control(cluster: &Cluster) -> JoinHandle<()> {
     tokio::spawn(sigs::run(client, clock, sigs::Options::default()))
 }
 
-fn introduction(
-    running: &Running,
-    directory: &Path,
-    ways: &str,
-    stock: &str,
-    begun: Instant,
-) -> String {
-    format!(
-        "Kubernetes API: {}\n\
-         kubeconfig:     {}\n\
-         data:           {}\n\
-         node:           {}, {ways}\n\
-         warm pool:      {stock}\n\
-         ready after {} ms; try `sandbar get sandboxes -A`, `sandbar exec -it sandbox/NAME -- sh`\n",
-        running.url(),
-        running.kubeconfig().display(),
-        directory.display(),
-        node::NAME,
-        begun.elapsed().as_millis(),
-    )
+/// What nobody reads does not matter: the sandboxes do.
+fn tell(text: &str) {
+    let _ = say(text);
 }

@@ -103,11 +103,14 @@ async fn kubectl_forwards_many_connections_to_a_port_within_a_pod() {
     let up = with_server().await;
     for kubectl in kubectls() {
         let forwarding = Forwarding::start(&up, &kubectl, PORT).await;
-        there_and_back(forwarding.connect().await, 10, 0).await;
+        let mut first = forwarding.connect().await;
+        there_and_back(&mut first, 10, 0).await;
         let many = (1..5).map(async |seed| {
             there_and_back(forwarding.connect().await, 1_000_000, seed).await;
         });
         join_all(many).await;
+        // it has been open all the time
+        there_and_back(&mut first, 10, 5).await;
     }
 }
 

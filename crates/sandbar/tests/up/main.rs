@@ -8,6 +8,7 @@ mod changes;
 mod crashes;
 mod disk;
 mod e2b;
+mod endings;
 #[path = "../../../../tests/tests/fleet/fleet.rs"]
 mod fleet;
 mod forward;

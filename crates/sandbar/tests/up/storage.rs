@@ -35,6 +35,11 @@ async fn who_fills_the_disk_is_evicted_with_the_reason_and_its_neighbour_goes_on
             "exceeds the total limit of containers 20Mi",
         ),
         (
+            "words",
+            writer("/dev/termination-log", 32, Some("20Mi")),
+            "exceeds the total limit of containers 20Mi",
+        ),
+        (
             "both",
             writer("/data/file", 14, Some("12Mi")),
             "exceeds the total limit of containers 12Mi",
