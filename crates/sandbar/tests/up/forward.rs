@@ -152,3 +152,13 @@ async fn a_client_of_websockets_reaches_a_port_within_a_pod() {
     let mut forwarder = up.pods().portforward("server", &[PORT]).await.unwrap();
     there_and_back(forwarder.take_stream(PORT).unwrap(), 300_000, 7).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_of_websockets_is_told_that_nobody_listens_within_the_pod() {
+    let up = with_server().await;
+    let port = PORT + 1;
+    let mut forwarder = up.pods().portforward("server", &[port]).await.unwrap();
+    let said = forwarder.take_error(port).unwrap().await.unwrap();
+    let expected = "failed to connect to localhost:8001 inside the pod";
+    assert!(said.contains(expected), "{said}");
+}
