@@ -363,6 +363,20 @@ pub async fn every_point(faults: &[Fault], scenario: impl AsyncFn(Faults)) -> Re
     points(faults, 0, 1, scenario).await
 }
 
+/// Tells which fault a scenario did not survive.
+struct Witness<'a>(&'a Faults);
+
+impl Drop for Witness<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let points = self.0.points();
+            let struck = points.iter().enumerate();
+            let struck = struck.filter(|(_, point)| point.struck.is_some());
+            eprintln!("the fault was {:?}", struck.collect::<Vec<_>>());
+        }
+    }
+}
+
 /// The same at every so-manieth request only, the first of them with each fault another one: a sample for when time is short.
 pub async fn points(
     faults: &[Fault],
@@ -375,7 +389,9 @@ pub async fn points(
     for (turn, fault) in faults.iter().enumerate() {
         for index in ((first + turn) % stride..).step_by(stride) {
             let run = Faults::at(index, *fault);
+            let witness = Witness(&run);
             scenario(run.clone()).await;
+            drop(witness);
             report.runs += 1;
             let struck = run
                 .points()
