@@ -1,6 +1,6 @@
 //! Ports of real pods, forwarded by kubectl and by the client of the controllers.
 
-use std::{path::PathBuf, process::Stdio};
+use std::process::Stdio;
 
 use futures::future::join_all;
 use tokio::{
@@ -9,10 +9,13 @@ use tokio::{
         BufReader,
     },
     net::TcpStream,
-    process::{Child, ChildStdout, Command},
+    process::{Child, ChildStdout},
 };
 
-use crate::instance::Instance;
+use crate::{
+    instance::Instance,
+    kubectl::{Kubectl, kubectls},
+};
 
 const PORT: u16 = 8000;
 
@@ -37,20 +40,13 @@ struct Forwarding {
 }
 
 impl Forwarding {
-    async fn start(up: &Instance, (program, websockets): &(PathBuf, bool), to: u16) -> Self {
-        let mut child = Command::new(program)
-            .args([
-                "port-forward",
-                "--address=127.0.0.1",
-                "server",
-                &format!(":{to}"),
-            ])
-            .env("KUBECONFIG", up.data().join("kubeconfig"))
-            .env("HOME", up.data())
-            .env("KUBECTL_PORT_FORWARD_WEBSOCKETS", websockets.to_string())
+    async fn start(up: &Instance, kubectl: &Kubectl, to: u16) -> Self {
+        let ports = format!(":{to}");
+        let arguments = ["port-forward", "--address=127.0.0.1", "server", &ports];
+        let mut child = kubectl
+            .command(up, &arguments)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            .kill_on_drop(true)
             .spawn()
             .unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
@@ -68,16 +64,6 @@ impl Forwarding {
     async fn connect(&self) -> TcpStream {
         TcpStream::connect(&self.address).await.unwrap()
     }
-}
-
-/// Those of our Kubernetes' version and of this machine, if it has one; each with WebSockets and with SPDY.
-fn kubectls() -> Vec<(PathBuf, bool)> {
-    let mut programs = vec![testbed::kubectl().unwrap()];
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let installed = std::env::split_paths(&path).map(|directory| directory.join("kubectl"));
-    programs.extend(installed.filter(|program| program.is_file()).take(1));
-    let both = |program: PathBuf| [true, false].map(|websockets| (program.clone(), websockets));
-    programs.into_iter().flat_map(both).collect()
 }
 
 async fn with_server() -> Instance {

@@ -17,6 +17,7 @@ mod hostile;
 mod images;
 mod instance;
 mod instances;
+mod kubectl;
 mod names;
 mod plain;
 mod pods;
