@@ -1,5 +1,6 @@
 //! Changes to pods that run.
 
+use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
 
 use crate::instance::{Instance, container, eventually, ip, sh};
@@ -21,7 +22,7 @@ async fn another_image_restarts_the_container_in_the_same_place() {
         json!({"spec": {"containers": [{"name": "main", "image": "local.test/app:2"}]}}),
     )
     .await;
-    let changed = |pod: &k8s_openapi::api::core::v1::Pod| {
+    let changed = |pod: &Pod| {
         let main = container(pod, "main");
         main.restart_count == 1 && main.ready && main.image == "local.test/app:2"
     };
@@ -61,28 +62,36 @@ async fn limits_change_without_a_restart() {
     up.pod("sized", json!({"containers": [one]})).await;
     let pod = up.ready("sized").await;
     let uid = pod.metadata.uid.clone().unwrap();
-    let limit = || {
-        let all = up
-            .cgroups()
-            .into_iter()
-            .map(|top| top.join(format!("pod-{uid}/main")));
-        let files =
-            all.flat_map(|dir| ["memory.limit_in_bytes", "memory.max"].map(|file| dir.join(file)));
-        files
-            .filter_map(|file| std::fs::read_to_string(file).ok())
-            .next()
+    let written = |files: [&str; 2]| {
+        let all = up.cgroups().into_iter();
+        let all = all.map(|top| top.join(format!("pod-{uid}/main")));
+        let mut files = all.flat_map(|directory| files.map(|file| directory.join(file)));
+        let text = files.find_map(|file| std::fs::read_to_string(file).ok());
+        text.unwrap().trim().to_owned()
     };
-    assert_eq!(limit().unwrap().trim(), (64 << 20).to_string());
+    // memory, and what of each tenth of a second
+    let limits = || {
+        let quota = written(["cpu.cfs_quota_us", "cpu.max"]);
+        let quota = quota.split(' ').next().unwrap().to_owned();
+        (written(["memory.limit_in_bytes", "memory.max"]), quota)
+    };
+    let limited = |mebibytes: u32, quota: &str| ((mebibytes << 20).to_string(), quota.to_owned());
+    assert_eq!(limits(), limited(64, "50000"));
     let more = json!({"spec": {"containers": [{"name": "main", "resources":
         {"limits": {"memory": "96Mi", "cpu": "1"}, "requests": {"memory": "96Mi", "cpu": "1"}}}]}});
     up.patch("sized", Some("resize"), more).await;
-    let resized = |pod: &k8s_openapi::api::core::v1::Pod| {
-        let resources = container(pod, "main").resources.clone().unwrap();
-        resources
-            .limits
-            .is_some_and(|limits| limits["memory"].0 == "96Mi")
+    let resized = |pod: &Pod| {
+        let limits = container(pod, "main").resources.unwrap().limits.unwrap();
+        let mut conditions = pod
+            .status
+            .iter()
+            .flat_map(|status| status.conditions.iter().flatten());
+        let is_busy = conditions.any(|one| one.type_.starts_with("PodResize"));
+        limits["memory"].0 == "96Mi" && limits["cpu"].0 == "1" && !is_busy
     };
     let pod = up.until("sized", "was resized", resized).await;
-    assert_eq!(limit().unwrap().trim(), (96 << 20).to_string());
+    assert_eq!(limits(), limited(96, "100000"));
     assert_eq!(container(&pod, "main").restart_count, 0);
+    let observed = pod.status.unwrap().observed_generation;
+    assert_eq!((observed, pod.metadata.generation), (Some(2), Some(2)));
 }
