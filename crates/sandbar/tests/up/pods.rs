@@ -1,6 +1,7 @@
 //! Pods of every shape, from their start to their end.
 
 use k8s_openapi::api::core::v1::Pod;
+use kube::api::DeleteParams;
 use serde_json::{Value, json};
 
 use crate::instance::{Instance, container, eventually, exit_code, ip, sh};
@@ -167,43 +168,59 @@ async fn a_command_that_is_not_there_is_named() {
     up.until("lost", "said what it lacks", says).await;
 }
 
+/// The volume of the claim `kept`.
+fn kept() -> Value {
+    json!([{"name": "kept", "persistentVolumeClaim": {"claimName": "kept"}}])
+}
+
+fn with_kept(mut one: Value) -> Value {
+    one["volumeMounts"] = json!([{"name": "kept", "mountPath": "/kept"}]);
+    one
+}
+
+/// What others have written to `/kept/order`.
+async fn what_is_kept(up: &Instance) -> String {
+    let one = with_kept(sh("main", "cat /kept/order"));
+    let spec = json!({"restartPolicy": "Never", "volumes": kept(), "containers": [one]});
+    up.pod("reader", spec).await;
+    up.phase("reader", "Succeeded").await;
+    up.logs("reader").await
+}
+
 #[tokio::test]
 async fn hooks_run_after_the_start_and_before_the_end() {
     let up = Instance::start().await;
     up.disk("kept").await;
-    let mut one = sh(
+    let mut one = with_kept(sh(
         "main",
         "trap 'echo ended >> /kept/order; exit 0' TERM; while :; do sleep 0.05; done",
-    );
-    one["volumeMounts"] = json!([{"name": "kept", "mountPath": "/kept"}]);
+    ));
     one["lifecycle"] = json!({
         "postStart": {"exec": {"command": ["sh", "-c", "echo started >> /kept/order"]}},
         "preStop": {"exec": {"command": ["sh", "-c", "echo stopping >> /kept/order"]}},
     });
-    let volumes = json!([{"name": "kept", "persistentVolumeClaim": {"claimName": "kept"}}]);
     up.pod(
         "hooked",
-        json!({"terminationGracePeriodSeconds": 20, "volumes": volumes, "containers": [one]}),
+        json!({"terminationGracePeriodSeconds": 20, "volumes": kept(), "containers": [one]}),
     )
     .await;
     up.ready("hooked").await;
     up.delete("hooked").await;
-    let mut reader = sh("main", "cat /kept/order");
-    reader["volumeMounts"] = json!([{"name": "kept", "mountPath": "/kept"}]);
-    up.pod(
-        "reader",
-        json!({"restartPolicy": "Never", "volumes": volumes, "containers": [reader]}),
-    )
-    .await;
-    up.phase("reader", "Succeeded").await;
-    assert_eq!(up.logs("reader").await, "started\nstopping\nended\n");
+    assert_eq!(what_is_kept(&up).await, "started\nstopping\nended\n");
 }
 
 #[tokio::test]
 async fn who_ignores_sigterm_is_killed_when_its_time_is_up() {
     let up = Instance::start().await;
-    up.run("stubborn", "trap '' TERM; while :; do sleep 0.1; done")
+    up.disk("kept").await;
+    let script =
+        "trap 'echo told to end >> /kept/order' TERM; echo begun; while :; do sleep 0.1; done";
+    let spec = json!({"terminationGracePeriodSeconds": 5, "volumes": kept(), "containers": [with_kept(sh("main", script))]});
+    // its end is seen only while its object is there
+    let meta = json!({"name": "stubborn", "finalizers": ["sandbar.test/seen"]});
+    up.create::<Pod>(json!({"metadata": meta, "spec": spec}))
         .await;
+    up.says("stubborn", "begun").await;
     let pod = up.ready("stubborn").await;
     let name = format!("pod-{}", pod.metadata.uid.unwrap());
     let remains = || {
@@ -211,8 +228,16 @@ async fn who_ignores_sigterm_is_killed_when_its_time_is_up() {
         all.filter(|path| path.join(&name).exists()).count()
     };
     assert_ne!(remains(), 0);
-    up.delete("stubborn").await;
+    let options = DeleteParams::default();
+    up.pods().delete("stubborn", &options).await.unwrap();
+    let has_ended = |pod: &Pod| exit_code(pod, "main").is_some();
+    let pod = up.until("stubborn", "ended", has_ended).await;
+    assert_eq!(exit_code(&pod, "main"), Some(137));
+    let seen = json!({"metadata": {"$deleteFromPrimitiveList/finalizers": ["sandbar.test/seen"]}});
+    up.patch("stubborn", None, seen).await;
+    up.gone("stubborn").await;
     assert_eq!(remains(), 0);
+    assert_eq!(what_is_kept(&up).await, "told to end\n");
 }
 
 /// Writes what happens to it to a volume, and ends when it is asked to.
@@ -221,9 +246,7 @@ fn witness(name: &str, begins: &str, ends: &str) -> Value {
         "echo {name} >> /kept/order; {begins}; \
          trap '{ends}; echo end of {name} >> /kept/order; exit 0' TERM; while :; do sleep 0.05; done"
     );
-    let mut one = sh(name, &script);
-    one["volumeMounts"] = json!([{"name": "kept", "mountPath": "/kept"}]);
-    one
+    with_kept(sh(name, &script))
 }
 
 #[tokio::test]
@@ -234,21 +257,15 @@ async fn sidecars_have_started_before_the_others_and_outlive_them() {
     let mut sidecar = witness("side", begins, "true");
     sidecar["restartPolicy"] = json!("Always");
     sidecar["startupProbe"] = json!({"exec": {"command": ["test", "-e", "/tmp/started"]}, "periodSeconds": 1, "failureThreshold": 50});
-    let volumes = json!([{"name": "kept", "persistentVolumeClaim": {"claimName": "kept"}}]);
     let spec = json!({
-        "terminationGracePeriodSeconds": 20, "volumes": volumes,
+        "terminationGracePeriodSeconds": 20, "volumes": kept(),
         "initContainers": [sidecar], "containers": [witness("main", "true", "sleep 0.5")],
     });
     up.pod("crew", spec).await;
     up.ready("crew").await;
     up.delete("crew").await;
-    let mut reader = sh("main", "cat /kept/order");
-    reader["volumeMounts"] = json!([{"name": "kept", "mountPath": "/kept"}]);
-    let spec = json!({"restartPolicy": "Never", "volumes": volumes, "containers": [reader]});
-    up.pod("reader", spec).await;
-    up.phase("reader", "Succeeded").await;
     assert_eq!(
-        up.logs("reader").await,
+        what_is_kept(&up).await,
         "side\nstarted\nmain\nend of main\nend of side\n"
     );
 }
@@ -287,10 +304,8 @@ async fn a_container_whose_hook_fails_is_ended_and_started_anew() {
     one["lifecycle"] = json!({"postStart": {"exec": {"command": ["sh", "-c", "exit 3"]}}});
     up.pod("hooked", json!({"containers": [one]})).await;
     up.event("FailedPostStartHook").await;
-    let was_ended = |pod: &Pod| {
-        let state = container(pod, "main").state.unwrap_or_default();
-        state.terminated.is_some() || state.waiting.is_some()
-    };
-    up.until("hooked", "had its container ended", was_ended)
-        .await;
+    let again = |pod: &Pod| container(pod, "main").restart_count >= 1;
+    let pod = up.until("hooked", "was started anew", again).await;
+    let last = container(&pod, "main").last_state.unwrap();
+    assert!(last.terminated.is_some(), "{last:?}");
 }
