@@ -7,6 +7,13 @@ use serde_json::json;
 
 use crate::instance::{Instance, container, eventually, exit_code, ip, is_ready, sh};
 
+/// How many lines the log of a pod's first run has on the disk.
+fn lines_on_disk(up: &Instance, uid: &str) -> usize {
+    let pod = up.data().join("node/pods").join(uid);
+    let log = std::fs::read_to_string(pod.join("logs/main/0.log"));
+    log.unwrap().lines().count()
+}
+
 #[tokio::test]
 async fn twenty_pods_outlive_the_program_that_was_killed_and_none_restarts() {
     let mut up = Instance::start().await;
@@ -24,7 +31,14 @@ async fn twenty_pods_outlive_the_program_that_was_killed_and_none_restarts() {
         ));
     }
     up.end(Signal::KILL);
-    std::thread::sleep(std::time::Duration::from_millis(500));
+    let of_all = || {
+        let all = before.iter().map(|(uid, ..)| uid.as_deref().unwrap());
+        all.map(|uid| lines_on_disk(&up, uid)).collect::<Vec<_>>()
+    };
+    let at_the_kill = of_all();
+    let has_grown = |now: &[usize]| now.iter().zip(&at_the_kill).all(|(now, then)| now > then);
+    eventually("each has spoken to nobody", async || has_grown(&of_all())).await;
+    let at_the_restart = of_all();
     up.start_again().await;
     for (number, before) in before.iter().enumerate() {
         let name = format!("p{number}");
@@ -38,6 +52,9 @@ async fn twenty_pods_outlive_the_program_that_was_killed_and_none_restarts() {
         let lines: Vec<usize> = said.lines().map(|line| line.parse().unwrap()).collect();
         let whole: Vec<usize> = (0..lines.len()).collect();
         assert_eq!(lines, whole, "nothing of the log is missing");
+        assert!(lines.len() >= at_the_restart[number], "{name}");
+        let next = format!("\n{}\n", lines.len());
+        up.says(&name, &next).await;
     }
 }
 
@@ -60,22 +77,54 @@ async fn what_ended_while_the_program_was_away_is_known_when_it_comes_back() {
 async fn stopped_it_stops_its_sandboxes_and_starts_them_again_when_it_comes_back() {
     let mut up = Instance::start().await;
     let script = "trap 'echo stopped; exit 0' TERM; echo started; while :; do sleep 0.05; done";
-    up.run("resting", script).await;
-    up.says("resting", "started").await;
-    up.end(Signal::TERM);
-    eventually("no process is left", async || up.processes().is_empty()).await;
+    // each in its own time, which is never up here
+    let spec = json!({"terminationGracePeriodSeconds": 1000, "containers": [sh("main", script)]});
+    up.pod("resting", spec).await;
+    // as a service is stopped, and as Ctrl-C does it
+    for (restarts, signal) in [(1, Signal::TERM), (2, Signal::INT)] {
+        up.says("resting", "started").await;
+        assert_eq!(up.end(signal), Some(0), "{signal:?}");
+        eventually("no process is left", async || up.processes().is_empty()).await;
+        up.start_again().await;
+        let again = |pod: &Pod| {
+            let main = container(pod, "main");
+            main.restart_count == restarts && main.ready
+        };
+        up.until("resting", "was started again", again).await;
+        let previous = kube::api::LogParams {
+            previous: true,
+            ..Default::default()
+        };
+        let said = up.pods().logs("resting", &previous).await.unwrap();
+        assert_eq!(said, "started\nstopped\n", "{signal:?}");
+    }
+}
+
+#[tokio::test]
+async fn told_to_stop_twice_it_ends_at_once_and_takes_up_later_what_still_runs() {
+    let mut up = Instance::start().await;
+    let script = "trap 'echo told' TERM; echo started; while :; do sleep 0.05; done";
+    // longer than any test
+    let spec =
+        json!({"terminationGracePeriodSeconds": 100_000, "containers": [sh("main", script)]});
+    up.pod("stubborn", spec).await;
+    up.says("stubborn", "started").await;
+    let before = up.ready("stubborn").await;
+    up.signal(Signal::INT);
+    up.says("stubborn", "told").await;
+    assert_eq!(up.end(Signal::INT), Some(130));
+    let cgroup = format!("pod-{}/main/cgroup.procs", before.uid().unwrap());
+    let mut all = up.cgroups().into_iter();
+    let processes = all.find_map(|top| std::fs::read_to_string(top.join(&cgroup)).ok());
+    assert_ne!(processes.unwrap(), "", "it still runs");
+
     up.start_again().await;
-    let again =
-        |pod: &Pod| container(pod, "main").restart_count == 1 && container(pod, "main").ready;
-    up.until("resting", "was started again", again).await;
-    let previous = kube::api::LogParams {
-        previous: true,
-        ..Default::default()
-    };
-    assert_eq!(
-        up.pods().logs("resting", &previous).await.unwrap(),
-        "started\nstopped\n"
-    );
+    let after = up.ready("stubborn").await;
+    let (before, main) = (container(&before, "main"), container(&after, "main"));
+    assert_eq!(main.container_id, before.container_id);
+    assert_eq!(main.restart_count, 0);
+    assert_eq!(up.exec("stubborn", &["echo", "alive"]).0, "alive\n");
+    assert_eq!(up.logs("stubborn").await, "started\ntold\n");
 }
 
 #[tokio::test]

@@ -86,14 +86,27 @@ impl Instance {
         data(&self.directory)
     }
 
-    /// Ends the program by a signal, and waits until it has.
-    pub(crate) fn end(&mut self, signal: Signal) {
-        let Some((mut child, _)) = self.process.take() else {
-            return;
+    /// Ends the program by a signal, waits until it has, and returns the code that it ended with.
+    pub(crate) fn end(&mut self, signal: Signal) -> Option<i32> {
+        self.signal(signal);
+        let (child, _) = self.process.as_mut()?;
+        let start = Instant::now();
+        let status = loop {
+            if let Some(status) = child.try_wait().unwrap() {
+                break status;
+            }
+            assert!(start.elapsed() < PATIENCE, "{signal:?} never ended it");
+            std::thread::sleep(Duration::from_millis(5));
         };
-        let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
-        let _ = kill_process(pid, signal);
-        child.wait().unwrap();
+        self.process = None;
+        status.code()
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        if let Some((child, _)) = &self.process {
+            let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+            let _ = kill_process(pid, signal);
+        }
     }
 
     /// Adds to how the program is started the next time.
@@ -303,21 +316,7 @@ impl Instance {
 
     /// Processes of this machine that belong to the instance's pods or are it.
     pub(crate) fn processes(&self) -> Vec<u32> {
-        let own = self.data();
-        let own = own.to_str().unwrap();
-        let cgroup = cgroup_of(own);
-        let numbers = fs::read_dir("/proc").unwrap().flatten();
-        let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        numbers
-            .filter(|pid: &u32| {
-                let read = |file| fs::read_to_string(format!("/proc/{pid}/{file}"));
-                let is_in_cgroup = read("cgroup").is_ok_and(|text| text.contains(&cgroup));
-                let is_named = read("cmdline").is_ok_and(|text| text.contains(own));
-                let marks = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-                let is_marked = String::from_utf8_lossy(&marks).contains(own);
-                is_in_cgroup || is_named || is_marked
-            })
-            .collect()
+        processes_of(&self.data())
     }
 
     /// Where the volumes in memory of its pods are.
@@ -367,6 +366,24 @@ impl Drop for Disk {
         // lazily: what still lies on it goes with it
         let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
     }
+}
+
+/// Processes of this machine that belong to the pods of a data directory or serve it.
+pub(crate) fn processes_of(data: &Path) -> Vec<u32> {
+    let own = data.to_str().unwrap();
+    let cgroup = cgroup_of(own);
+    let numbers = fs::read_dir("/proc").unwrap().flatten();
+    let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    numbers
+        .filter(|pid: &u32| {
+            let read = |file| fs::read_to_string(format!("/proc/{pid}/{file}"));
+            let is_in_cgroup = read("cgroup").is_ok_and(|text| text.contains(&cgroup));
+            let is_named = read("cmdline").is_ok_and(|text| text.contains(own));
+            let marks = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            let is_marked = String::from_utf8_lossy(&marks).contains(own);
+            is_in_cgroup || is_named || is_marked
+        })
+        .collect()
 }
 
 /// As the program derives it from its data directory.
