@@ -19,6 +19,7 @@ mod instance;
 mod instances;
 mod kubectl;
 mod names;
+mod ordinary;
 mod plain;
 mod pods;
 mod probes;
