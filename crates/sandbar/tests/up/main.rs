@@ -18,6 +18,7 @@ mod images;
 mod instance;
 mod instances;
 mod kubectl;
+mod links;
 mod names;
 mod ordinary;
 mod plain;
