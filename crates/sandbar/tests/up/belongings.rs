@@ -93,6 +93,75 @@ async fn volumes_are_shared_in_a_pod_and_files_of_secrets_are_read_only() {
 }
 
 #[tokio::test]
+async fn files_come_from_everywhere() {
+    let up = Instance::start().await;
+    up.create::<Secret>(json!({"metadata": {"name": "s"}, "stringData": {"word": "hush"}}))
+        .await;
+    let settings = json!({"colour": "blue", "size": "large"});
+    up.create::<ConfigMap>(json!({"metadata": {"name": "c"}, "data": settings}))
+        .await;
+    let mut one = sh("main", "exec sleep 1000");
+    one["resources"] = json!({"limits": {"cpu": "1500m", "memory": "64Mi"}});
+    one["env"] =
+        json!([{"name": "OWN", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]);
+    one["volumeMounts"] = json!([
+        {"name": "settings", "mountPath": "/settings"},
+        {"name": "settings", "mountPath": "/single/colour", "subPath": "colour"},
+        {"name": "all", "mountPath": "/all"},
+        {"name": "about", "mountPath": "/about"},
+        {"name": "disk", "mountPath": "/disk"},
+        {"name": "disk", "mountPath": "/own", "subPathExpr": "of/$(OWN)"},
+    ]);
+    let limit = |path: &str, resource: &str, divisor: &str| {
+        let limit = json!({"containerName": "main", "resource": resource, "divisor": divisor});
+        json!({"path": path, "resourceFieldRef": limit})
+    };
+    let name = json!({"path": "deep/name", "fieldRef": {"fieldPath": "metadata.name"}});
+    let volumes = json!([
+        {"name": "settings", "configMap": {"name": "c", "defaultMode": 0o440, "items": [
+            {"key": "colour", "path": "colour"}, {"key": "size", "path": "deep/size", "mode": 0o400}]}},
+        {"name": "all", "projected": {"sources": [
+            {"secret": {"name": "s"}}, {"configMap": {"name": "c"}}, {"downwardAPI": {"items": [name]}}]}},
+        {"name": "about", "downwardAPI": {"items": [
+            limit("cores", "limits.cpu", "1m"), limit("memory", "limits.memory", "1Mi")]}},
+        {"name": "disk", "emptyDir": {}},
+    ]);
+    // its files are those of root, as some modes are
+    one["securityContext"] = json!({"runAsUser": 0});
+    up.pod("reader", json!({"volumes": volumes, "containers": [one]}))
+        .await;
+    up.ready("reader").await;
+    for (file, text) in [
+        ("/settings/colour", "blue"),
+        ("/settings/deep/size", "large"),
+        ("/single/colour", "blue"),
+        ("/all/word", "hush"),
+        ("/all/colour", "blue"),
+        ("/all/size", "large"),
+        ("/all/deep/name", "reader"),
+        ("/about/cores", "1500"),
+        ("/about/memory", "64"),
+    ] {
+        assert_eq!(
+            up.exec("reader", &["cat", file]),
+            (text.to_owned(), 0),
+            "{file}"
+        );
+    }
+    let modes = [
+        "stat",
+        "-Lc",
+        "%a",
+        "/settings/colour",
+        "/settings/deep/size",
+    ];
+    assert_eq!(up.exec("reader", &modes).0, "440\n400\n");
+    let script = "echo here > /own/file; cat /disk/of/reader/file";
+    let (said, code) = up.exec("reader", &["sh", "-c", script]);
+    assert_eq!((said.as_str(), code), ("here\n", 0));
+}
+
+#[tokio::test]
 async fn a_claim_keeps_its_files_from_pod_to_pod_and_its_directory_goes_with_it() {
     let up = Instance::start().await;
     up.disk("kept").await;
