@@ -327,28 +327,42 @@ async fn nothing_of_the_machine_is_given_away() {
     }
 }
 
+/// Prints the files that hold one of its arguments, but for those of the machine's own programs.
+const SEARCH: &str = r#"
+for word; do set -- "$@" -e "$word"; shift; done
+for place in /*; do
+    case $place in /bin|/lib*|/proc|/sbin|/sys|/usr) ;; *) grep -rlsF "$@" "$place" ;; esac
+done
+cat /proc/[0-9]*/environ | grep -qF "$@" && echo variables
+true
+"#;
+
 #[tokio::test]
-async fn the_api_is_out_of_reach_and_its_tokens_are_nowhere() {
+async fn the_tokens_of_the_api_are_nowhere_in_a_sandbox() {
     let up = Instance::start().await;
-    up.run("inside", "exec sleep 1000").await;
+    let mut one = sh("main", "exec sleep 1000");
+    one["securityContext"] = json!({"runAsUser": 0});
+    up.pod("inside", json!({"containers": [one]})).await;
     up.ready("inside").await;
-    let tokens = up.data().join("tokens");
-    let token = std::fs::read_dir(tokens)
-        .unwrap()
-        .flatten()
-        .next()
-        .unwrap()
-        .path();
-    let token = std::fs::read_to_string(token).unwrap();
-    let script = format!(
-        "grep -rqsF '{}' /var /run /etc /root /home /tmp /proc/self/environ && echo found; cat /var/run/secrets/kubernetes.io/serviceaccount/token",
-        token.trim()
+    let files = std::fs::read_dir(up.data().join("tokens")).unwrap();
+    let read = |file: std::fs::DirEntry| std::fs::read_to_string(file.path()).unwrap();
+    let tokens: Vec<String> = files.map(|file| read(file.unwrap())).collect();
+    let tokens: Vec<&str> = tokens.iter().map(|token| token.trim()).collect();
+    assert_eq!(
+        tokens.len(),
+        2,
+        "of those who may read and of those who may write"
     );
-    let (out, _) = up.exec("inside", &["sh", "-c", &script]);
-    assert!(
-        !out.contains("found") && !out.contains(token.trim()),
-        "{out}"
-    );
+    let search = || {
+        let command = [&["sh", "-c", SEARCH, "sh"], &tokens[..]].concat();
+        up.exec("inside", &command)
+    };
+    assert_eq!(search(), (String::new(), 0));
+    for token in &tokens {
+        let plant = format!("umask 077; echo 'token: {token}' > /root/planted");
+        assert_eq!(up.exec("inside", &["sh", "-c", &plant]).1, 0);
+        assert_eq!(search(), ("/root/planted\n".to_owned(), 0));
+    }
 }
 
 #[tokio::test]
