@@ -31,6 +31,7 @@ mod sandboxes;
 mod scenarios;
 mod starts;
 mod storage;
+mod taken;
 mod talk;
 mod unisolated;
 mod users;
