@@ -128,6 +128,15 @@ fn limit(scene: &Scene) -> usize {
     (scene.pool.replicas + surge) as usize
 }
 
+fn is_claimable(scene: &Scene, member: &Member) -> bool {
+    let is_mature = match member.state {
+        State::Ready { since } => since + scene.settings.min_ready <= scene.now,
+        _ => false,
+    };
+    let is_free = member.intent.is_none() && !member.reserved;
+    is_mature && is_free && scene.pool.accepts(&member.revision)
+}
+
 /// Out of stock by the rollout's doing, as the module describes it.
 fn out(scene: &Scene) -> i64 {
     let ready = |member: &&Member| match member.state {
@@ -187,6 +196,28 @@ proptest! {
         after.expect(&plan);
         if rolling && !scene.settings.paused {
             prop_assert!(out(&after) <= max.max(before), "{} {} {:?}", before, out(&after), plan);
+        }
+    }
+
+    #[test]
+    fn the_rollout_leaves_the_floor_to_claims(scene in scene()) {
+        let plan = scene.plan();
+        let partition = scene.clone().rolling_mut().partition as usize;
+        let touched = touched(&plan);
+        let stock = scene.members.iter().filter(|member| is_claimable(&scene, member));
+        let (taken, left): (Vec<_>, Vec<_>) = stock.partition(|member| touched.contains(&&member.uid));
+        if old(&scene) > partition && !scene.settings.paused && !taken.is_empty() {
+            prop_assert!(left.len() >= plan.status.floor as usize, "{} {:?}", left.len(), plan);
+        }
+    }
+
+    #[test]
+    fn a_default_floor_keeps_no_more_than_there_usually_is(mut scene in scene()) {
+        scene.rolling_mut().floor = None;
+        let load = scene.demand.rate * scene.demand.start.as_secs_f64();
+        let most = limit(&scene).max(live(&scene)) as f64 - load.ceil();
+        if let Wait::Floor { floor, reserve, .. } = scene.plan().wait {
+            prop_assert!(reserve == 0 || f64::from(floor + reserve) < most);
         }
     }
 
