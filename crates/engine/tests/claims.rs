@@ -302,6 +302,7 @@ fn a_promised_member_is_not_offered_twice_whatever_late_events_say() {
     index.observe(&"pool".into(), &a);
     assert_eq!(ask(&mut index, &pool, None, &RULES), None);
     assert!(index.is_reserved(&a.uid));
+    assert!(!index.reserve(&a.uid, &"another".into()));
     index.release(&a.uid, &"another".into());
     assert!(
         index.is_reserved(&a.uid),

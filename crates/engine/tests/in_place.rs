@@ -44,6 +44,16 @@ fn members_change_in_place_only_where_difference_and_node_allow_it() {
 }
 
 #[test]
+fn a_member_that_fails_is_replaced_and_not_changed_in_place() {
+    let mut scene = Scene::new(4, "3o 1o!", rolling(1, 0, InPlace::IfPossible));
+    let plan = scene.plan();
+    let [Action::Delete(delete)] = &plan.actions[..] else {
+        panic!("{plan:?}")
+    };
+    assert!(matches!(scene.member(&delete.uid).state, State::Failed(_)));
+}
+
+#[test]
 fn members_that_must_not_be_replaced_stay_and_are_counted() {
     let mut scene = Scene::new(4, "4o", rolling(1, 0, InPlace::Only));
     scene.pool.revisions = revisions(Difference::Replace);
@@ -68,6 +78,26 @@ fn an_update_past_its_deadline_becomes_a_replacement() {
         matches!(&plan.actions[..], [Action::Delete(delete)] if delete.cause == Cause::Fallback),
         "{plan:?}"
     );
+}
+
+#[test]
+fn an_update_has_three_times_as_long_as_usual_and_half_a_minute_at_least() {
+    for (usual, deadline) in [(1, 30), (20, 60)] {
+        let mut scene = Scene::new(4, "4o", rolling(1, 0, InPlace::IfPossible));
+        scene.demand.in_place = Duration::from_secs(usual);
+        let plan = scene.plan();
+        scene.expect(&plan);
+        for member in &mut scene.members {
+            if member.intent.is_some() {
+                member.revision = "new".into();
+                member.state = State::Pending;
+            }
+        }
+        scene.now = NOW + Duration::from_secs(deadline - 1);
+        assert!(scene.plan().actions.is_empty());
+        scene.now = NOW + Duration::from_secs(deadline);
+        assert_eq!(tally(&scene.plan()).replaced, 1);
+    }
 }
 
 #[test]

@@ -117,6 +117,20 @@ fn a_settled_pool_needs_nothing() {
 }
 
 #[test]
+fn promised_members_neither_make_way_nor_are_too_many() {
+    for strategy in [Strategy::Recreate, Strategy::OnReplenish] {
+        for (replicas, members) in [(3, "3o"), (1, "3n")] {
+            let mut scene = pool(replicas, members, strategy.clone());
+            for member in &mut scene.members {
+                member.reserved = true;
+            }
+            let plan = scene.plan();
+            assert!(plan.actions.is_empty(), "{members}: {plan:?}");
+        }
+    }
+}
+
+#[test]
 fn a_paused_pool_recreates_nothing() {
     let mut scene = pool(3, "2o", Strategy::Recreate);
     scene.settings.paused = true;

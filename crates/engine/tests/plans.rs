@@ -4,7 +4,7 @@ mod common;
 
 use common::{Scene, rolling, tally};
 use engine::member::{State, Time};
-use engine::rollout::{Action, Cause, InPlace, Ledger, Wait};
+use engine::rollout::{Action, Cause, InPlace, Ledger, Rolling, Strategy, Wait};
 
 /// The number of the vector; replicas, partition, maxUnavailable, maxSurge, members; then created, of these
 /// old, deleted for being too many, taken out at once.
@@ -122,6 +122,37 @@ fn a_smaller_pool_without_a_rollout_loses_the_newest_of_those_that_are_ready() {
         _ => None,
     });
     assert_eq!(deleted.collect::<Vec<_>>(), [Time(40), Time(30)]);
+}
+
+/// Of a rollout that goes on later the old ones are the least loss; those that the partition keeps are wanted.
+#[test]
+fn a_smaller_pool_loses_old_members_while_paused_and_new_ones_at_the_partition() {
+    for (paused, partition, expected) in [(true, 0, "old"), (false, 3, "new")] {
+        let mut scene = Scene::new(4, "3o 3n", rolling(1, 0, InPlace::Never));
+        scene.settings.paused = paused;
+        scene.rolling_mut().partition = partition;
+        let plan = scene.plan();
+        let deleted = plan.actions.iter().filter_map(|action| match action {
+            Action::Delete(delete) => Some(scene.member(&delete.uid).revision.clone()),
+            _ => None,
+        });
+        let deleted: Vec<_> = deleted.collect();
+        assert_eq!(deleted, [expected.into(), expected.into()]);
+    }
+}
+
+#[test]
+fn a_pool_shrinks_in_batches_under_every_strategy() {
+    let rolling = Strategy::RollingUpdate(rolling(1, 1, InPlace::Never));
+    for strategy in [rolling, Strategy::OnReplenish, Strategy::Recreate] {
+        let mut scene = Scene::with_strategy(1, "9n", strategy);
+        scene.settings.delete_limit = 3;
+        assert_eq!(tally(&scene.plan()).surplus, 3);
+    }
+    let mut scene = Scene::new(1, "9o", Rolling::new(1, 0));
+    scene.settings.delete_limit = 3;
+    let done = tally(&scene.plan());
+    assert_eq!((done.surplus, done.replaced), (3, 0));
 }
 
 /// Vector 54.

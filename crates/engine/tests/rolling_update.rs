@@ -153,6 +153,15 @@ fn one_flaky_member_does_not_stop_a_target_that_works() {
 }
 
 #[test]
+fn a_target_that_has_worked_is_not_broken_because_claims_took_all_that_worked() {
+    let mut scene = Scene::new(8, "8o 1n!", rolling(2, 2, InPlace::Never));
+    assert!(matches!(scene.plan().wait, Wait::BrokenTarget { .. }));
+    let before = Scene::new(8, "8o 2n", rolling(2, 2, InPlace::Never)).plan();
+    scene.progress = Some(before.progress);
+    assert!(tally(&scene.plan()).replaced > 0);
+}
+
+#[test]
 fn a_target_without_room_may_use_the_room_of_old_members_but_no_more_than_allowed() {
     let mut scene = Scene::new(8, "8o 2n!", rolling(1, 2, InPlace::Never));
     fail(&mut scene, Failure::Unschedulable);
@@ -186,6 +195,9 @@ fn claims_are_served_from_the_last_good_revision_if_asked_for() {
     scene.rolling_mut().replenish = Replenish::LastGood;
     let done = tally(&scene.plan());
     assert_eq!((done.created, done.created_old), (2, 2));
+    scene.pool.revisions.older[0].retired = true;
+    let done = tally(&scene.plan());
+    assert_eq!((done.created, done.created_old), (2, 0));
 }
 
 #[test]
@@ -323,6 +335,30 @@ fn progress_that_stops_becomes_a_stall_and_a_pause_stops_the_clock() {
 }
 
 #[test]
+fn members_that_claims_take_are_progress_only_if_the_target_works() {
+    for (fresh, is_progress) in [("2n", true), ("2n!", false)] {
+        let mut scene = Scene::new(8, &format!("8o {fresh}"), rolling(2, 2, InPlace::Never));
+        let before = scene.plan().progress;
+        scene.progress = Some(before.clone());
+        scene.members.remove(0);
+        scene.now = NOW + Duration::from_secs(1);
+        assert_eq!(scene.plan().progress.at > before.at, is_progress, "{fresh}");
+    }
+}
+
+#[test]
+fn a_rollout_that_has_not_come_back_to_its_floor_is_not_over() {
+    let mut scene = Scene::new(4, "2n 2n?", rolling(1, 0, InPlace::Never));
+    let plan = scene.plan();
+    assert_eq!(plan.status.current_revision.as_str(), "old");
+    assert_ne!(plan.conditions.progressing.reason, Reason::Complete);
+    scene.members[2].state = scene.members[0].state;
+    let plan = scene.plan();
+    assert_eq!(plan.status.current_revision.as_str(), "new");
+    assert_eq!(plan.conditions.progressing.reason, Reason::Complete);
+}
+
+#[test]
 fn the_current_revision_follows_when_the_floor_held_for_the_window() {
     let mut scene = Scene::new(4, "4n", rolling(1, 0, InPlace::Never));
     scene.rolling_mut().stabilise = Duration::from_secs(10);
@@ -341,10 +377,16 @@ fn the_current_revision_follows_when_the_floor_held_for_the_window() {
 fn a_reached_partition_rests() {
     let mut scene = Scene::new(8, "4o 4n", rolling(2, 2, InPlace::Never));
     scene.rolling_mut().partition = 4;
+    scene.rolling_mut().progress_deadline = Some(Duration::from_secs(60));
+    scene.progress = Some(scene.plan().progress);
+    scene.now = NOW + Duration::from_secs(61);
     let plan = scene.plan();
     assert_eq!(plan.conditions.progressing.reason, Reason::PartitionReached);
     assert_eq!(plan.status.current_revision.as_str(), "old");
     assert!(!plan.conditions.stalled.status);
+    scene.progress = Some(plan.progress);
+    scene.rolling_mut().partition = 0;
+    assert!(!scene.plan().conditions.stalled.status);
 }
 
 #[test]

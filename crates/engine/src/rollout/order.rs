@@ -373,8 +373,8 @@ mod tests {
 
     #[test]
     fn nodes_take_turns_and_the_last_of_each_is_left_for_the_end() {
-        let nodes = [Node::from("a"), Node::from("b")];
-        let on = [0, 0, 0, 1, 1, 0];
+        let nodes = [Node::from("a"), Node::from("b"), Node::from("c")];
+        let on = [0, 0, 0, 1, 1, 0, 2];
         let candidates = on
             .iter()
             .enumerate()
@@ -386,11 +386,12 @@ mod tests {
                 idle: Time(item as u64),
             })
             .collect();
-        let stock = HashMap::from([(Some(&nodes[0]), 3), (Some(&nodes[1]), 2)]);
+        let stock = [3, 2, 1];
+        let stock = nodes.iter().map(Some).zip(stock).collect();
         let order: Vec<_> = sort(candidates, &stock, None, &[], [].into_iter())
             .into_iter()
             .map(|candidate| candidate.item)
             .collect();
-        assert_eq!(order, [5, 0, 3, 1, 4, 2]);
+        assert_eq!(order, [5, 0, 3, 1, 6, 4, 2]);
     }
 }
