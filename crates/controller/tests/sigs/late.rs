@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::{
     scenarios::{
-        pools::{is_ready, members, reason, status},
+        pools::{is_ready, members, reason, scale, status},
         rollouts::{fill, image, rolling, set_image},
     },
     stage::{Stage, Theatre},
@@ -32,16 +32,24 @@ async fn claimable(stage: &Stage) -> usize {
 }
 
 async fn claim(stage: &Stage) -> SandboxClaim {
+    claim_from(stage, "mine", "pool").await
+}
+
+async fn claim_from(stage: &Stage, name: &str, pool: &str) -> SandboxClaim {
     let claim = json!({
         "apiVersion": "extensions.agents.x-k8s.io/v1beta1", "kind": "SandboxClaim",
-        "metadata": {"name": "mine"}, "spec": {"warmPoolRef": {"name": "pool"}},
+        "metadata": {"name": name}, "spec": {"warmPoolRef": {"name": pool}},
     });
     stage.create(claim).await
 }
 
 /// The name of the sandbox that the claim says it has.
 async fn given(stage: &Stage) -> Option<String> {
-    let claim: SandboxClaim = stage.api().get("mine").await.unwrap();
+    given_to(stage, "mine").await
+}
+
+async fn given_to(stage: &Stage, name: &str) -> Option<String> {
+    let claim: SandboxClaim = stage.api().get(name).await.unwrap();
     claim.status?.sandbox?.name
 }
 
@@ -131,6 +139,77 @@ async fn a_bind_whose_answer_was_lost_is_looked_at_before_anything_else_is_tried
     let given = until_given(&stage).await;
     assert_eq!(of_claim(&stage).await, [given]);
     assert_eq!(wire.meant(), 1, "binds were tried");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bind_that_comes_too_late_is_looked_at_before_anything_else_is_tried() {
+    let theatre = Theatre::open().await;
+    let wire = Wire::new(Fate::Late, Sent::binds_a_sandbox);
+    let stage = stage_on(&wire, &theatre).await;
+    fill(&stage, 3, json!({})).await;
+    let claim = claim(&stage).await;
+    wire.until(Progress::OnTheWire).await;
+    wire.silence("sandboxes");
+    let member = wire.object();
+    stage.patch::<Sandbox>(&member, bound_to(&claim)).await;
+    wire.let_go().await;
+    assert_eq!(until_given(&stage).await, member);
+    assert_eq!(wire.meant(), 1, "binds were tried");
+    assert_eq!(of_claim(&stage).await, [member]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_whose_answer_was_lost_is_looked_at_before_anything_else_is_tried() {
+    let theatre = Theatre::open().await;
+    let wire = Wire::new(Fate::Unanswered("sandboxes"), Sent::makes_a_sandbox);
+    let stage = stage_on(&wire, &theatre).await;
+    fill(&stage, 0, json!({})).await;
+    claim(&stage).await;
+    assert_eq!(until_given(&stage).await, "mine");
+    assert_eq!(wire.meant(), 1, "starts were tried");
+    assert_eq!(of_claim(&stage).await, ["mine"]);
+}
+
+/// Time stands still, so that nobody looks at it again before the other claim comes.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_that_may_be_a_claims_is_not_offered_to_another() {
+    let theatre = Theatre::open().await;
+    let wire = Wire::new(Fate::Unanswered("sandboxes"), Sent::binds_a_sandbox);
+    let stage = stage_on(&wire, &theatre).await;
+    fill(&stage, 2, json!({})).await;
+    claim(&stage).await;
+    wire.until(Progress::Arrived).await;
+    claim_from(&stage, "other", "pool").await;
+    let given_to_other = async || given_to(&stage, "other").await;
+    let is_given = |given: &Option<String>| given.is_some();
+    let other = stage
+        .until_at_once("the other is served", given_to_other, is_given)
+        .await;
+    assert_eq!(wire.meant(), 2, "binds were tried");
+    assert_ne!(Some(until_given(&stage).await), other);
+}
+
+/// Another leader has given a claim the member, which is not known here when the pool is to have none any more.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_that_is_claimed_by_now_is_not_among_those_that_a_smaller_pool_loses() {
+    let theatre = Theatre::open().await;
+    for strategy in [json!({}), rolling(json!({}))] {
+        let wire = Wire::new(Fate::Late, Sent::deletes_a_sandbox);
+        let stage = stage_on(&wire, &theatre).await;
+        let member = fill(&stage, 1, strategy).await[0].name_any();
+        let claim = claim_from(&stage, "mine", "elsewhere").await;
+        stage.settle().await;
+        wire.silence("sandboxes");
+        stage.patch::<Sandbox>(&member, bound_to(&claim)).await;
+        scale(&stage, 0).await;
+        let sent = async || wire.meant();
+        stage.until("it is to go", sent, |sent| *sent > 0).await;
+        wire.let_go().await;
+        wire.speak();
+        assert_eq!(until_given(&stage).await, member);
+        stage.settle().await;
+        assert_eq!(of_claim(&stage).await, [member]);
+    }
 }
 
 /// Another leader has given the claim another sandbox, and of that only the sandbox is known here.

@@ -1,7 +1,7 @@
 //! A wire between the controllers and the server on which a request is late, an answer is lost, or a watch falls silent.
 
 use std::sync::{
-    Arc,
+    Arc, OnceLock,
     atomic::{AtomicUsize, Ordering},
 };
 
@@ -27,6 +27,10 @@ impl Sent {
     pub(crate) fn binds_a_sandbox(&self) -> bool {
         let owners = self.body["metadata"].get("ownerReferences");
         self.method == Method::PATCH && self.path.contains("/sandboxes/") && owners.is_some()
+    }
+
+    pub(crate) fn makes_a_sandbox(&self) -> bool {
+        self.method == Method::POST && self.path.ends_with("/sandboxes")
     }
 
     pub(crate) fn makes_a_pod(&self) -> bool {
@@ -58,6 +62,8 @@ pub(crate) struct Wire {
     fate: Fate,
     is_meant: fn(&Sent) -> bool,
     meant: Arc<AtomicUsize>,
+    /// What the first request that is meant is about.
+    object: Arc<OnceLock<String>>,
     progress: watch::Sender<Progress>,
     /// Resources of which watches tell nothing.
     silent: watch::Sender<Option<&'static str>>,
@@ -71,6 +77,7 @@ impl Wire {
             fate,
             is_meant,
             meant: Arc::default(),
+            object: Arc::default(),
             progress: watch::Sender::new(Progress::Unsent),
             silent: watch::Sender::new(None),
             hanging: |_| false,
@@ -127,6 +134,8 @@ impl Wire {
         if !is_first {
             return server.send(request).await;
         }
+        let name = sent.path.rsplit('/').next().unwrap_or_default();
+        self.object.get_or_init(|| name.to_owned());
         self.progress.send_replace(Progress::OnTheWire);
         match self.fate {
             Fate::Late => {
@@ -161,6 +170,11 @@ impl Wire {
     /// How many requests of the kind that is meant there were.
     pub(crate) fn meant(&self) -> usize {
         self.meant.load(Ordering::Relaxed)
+    }
+
+    /// The name of what the first of them is about.
+    pub(crate) fn object(&self) -> String {
+        self.object.get().cloned().unwrap_or_default()
     }
 
     pub(crate) fn silence(&self, resource: &'static str) {
