@@ -90,3 +90,31 @@ impl Memories {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use engine::member::Node;
+
+    use super::{Memory, TOO_MANY};
+
+    fn excluded(memory: &Memory) -> Vec<Node> {
+        memory.no_in_place().into_iter().collect()
+    }
+
+    #[test]
+    fn a_node_on_which_updates_fail_in_a_row_gets_no_more_of_them() {
+        let (one, other) = (Node::from("one"), Node::from("other"));
+        let mut memory = Memory::default();
+        for _ in 1..TOO_MANY {
+            memory.fell_back(one.clone());
+            memory.fell_back(other.clone());
+        }
+        memory.succeeded(&other);
+        memory.fell_back(other);
+        assert_eq!(excluded(&memory), []);
+        memory.fell_back(one.clone());
+        assert_eq!(excluded(&memory), [one]);
+        memory.forgive();
+        assert_eq!(excluded(&memory), []);
+    }
+}

@@ -43,8 +43,8 @@ fn pod(container: &Value) -> Value {
     json!({"podTemplate": {"spec": {"containers": [main]}}})
 }
 
-/// The stock of a pool with one member that is Ready, made from the template as it was.
-fn stock() -> Stock {
+/// A member that is Ready, made from the template as it was.
+fn member(change: &Value) -> Sandbox {
     let template = template(&json!({}));
     let ready = json!({
         "type": "Ready", "status": "True", "reason": "DependenciesReady", "message": "",
@@ -69,7 +69,12 @@ fn stock() -> Stock {
         "spec": template.blueprint,
         "status": {"podIPs": ["10.0.0.1"], "conditions": [ready]},
     });
-    let member: Arc<Sandbox> = Arc::new(view(member, &json!({})));
+    view(member, change)
+}
+
+/// The stock of a pool that has the member.
+fn stock() -> Stock {
+    let member = Arc::new(member(&json!({})));
     let stock = Stock::new(Platform::of(36, true));
     stock.observe(&Change {
         before: None,
@@ -123,4 +128,15 @@ fn a_claim_gets_an_old_member_unless_the_strategy_is_about_to_delete_it() {
         matures: None,
     };
     assert_eq!(found(Strategy::Recreate), Ok(nothing));
+}
+
+#[test]
+fn a_member_without_an_owner_is_known_by_its_content_and_not_by_its_labels() {
+    let (stock, template) = (stock(), template(&json!({})));
+    let differs = |change: &Value| stock.content_differs(&member(change), &template);
+    let labels = json!({"agents.x-k8s.io/sandbox-template-hash": "somebody's"});
+    let labels = json!({"metadata": {"labels": labels}});
+    assert_eq!(differs(&labels), Difference::Same);
+    let other = json!({"spec": pod(&json!({"command": ["sleep"]}))});
+    assert_eq!(differs(&other), Difference::Replace);
 }

@@ -199,6 +199,10 @@ fn a_reference_is_followed_where_it_leads_to_a_member() {
         let of_another_pool = json!({"agents.x-k8s.io/warm-pool-sandbox": "another"});
         let of_another_pool = json!({"metadata": {"labels": of_another_pool}});
         assert!(matches!(look(found(&of_another_pool)), Act::Choose(_)));
+        let fence = json!({"target": "x", "since": super::NOON, "deadline": super::NOON});
+        let changing = json!({"sandbar.dev/update": fence.to_string()});
+        let changing = json!({"metadata": {"annotations": changing}});
+        assert!(matches!(look(found(&changing)), Act::Choose(_)));
     }
 }
 
@@ -384,4 +388,10 @@ fn an_end_that_is_to_come_is_waited_for() {
         Scene::with(&claim(3600), [sandbox()]).act(),
         Act::Expire(_)
     ));
+    // and has come back since
+    let mut revived = claim(3600);
+    revived["status"]["conditions"][0]["status"] = json!("False");
+    let conditions = revived["status"]["conditions"].clone();
+    let sandbox = bound(&json!({"status": {"conditions": conditions}}));
+    assert_eq!(Scene::with(&revived, [sandbox]).rest(), Next::Never);
 }
