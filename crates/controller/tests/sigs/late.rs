@@ -138,7 +138,7 @@ async fn a_bind_whose_answer_was_lost_is_looked_at_before_anything_else_is_tried
     claim(&stage).await;
     let given = until_given(&stage).await;
     assert_eq!(of_claim(&stage).await, [given]);
-    assert_eq!(wire.meant(), 1, "binds were tried");
+    assert_eq!(wire.meant().len(), 1, "binds were tried");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -150,11 +150,11 @@ async fn a_bind_that_comes_too_late_is_looked_at_before_anything_else_is_tried()
     let claim = claim(&stage).await;
     wire.until(Progress::OnTheWire).await;
     wire.silence("sandboxes");
-    let member = wire.object();
+    let member = wire.meant().remove(0);
     stage.patch::<Sandbox>(&member, bound_to(&claim)).await;
     wire.let_go().await;
     assert_eq!(until_given(&stage).await, member);
-    assert_eq!(wire.meant(), 1, "binds were tried");
+    assert_eq!(wire.meant().len(), 1, "binds were tried");
     assert_eq!(of_claim(&stage).await, [member]);
 }
 
@@ -166,7 +166,7 @@ async fn a_start_whose_answer_was_lost_is_looked_at_before_anything_else_is_trie
     fill(&stage, 0, json!({})).await;
     claim(&stage).await;
     assert_eq!(until_given(&stage).await, "mine");
-    assert_eq!(wire.meant(), 1, "starts were tried");
+    assert_eq!(wire.meant().len(), 1, "starts were tried");
     assert_eq!(of_claim(&stage).await, ["mine"]);
 }
 
@@ -185,7 +185,7 @@ async fn a_member_that_may_be_a_claims_is_not_offered_to_another() {
     let other = stage
         .until_at_once("the other is served", given_to_other, is_given)
         .await;
-    assert_eq!(wire.meant(), 2, "binds were tried");
+    assert_eq!(wire.meant().len(), 2, "binds were tried");
     assert_ne!(Some(until_given(&stage).await), other);
 }
 
@@ -202,7 +202,7 @@ async fn a_member_that_is_claimed_by_now_is_not_among_those_that_a_smaller_pool_
         wire.silence("sandboxes");
         stage.patch::<Sandbox>(&member, bound_to(&claim)).await;
         scale(&stage, 0).await;
-        let sent = async || wire.meant();
+        let sent = async || wire.meant().len();
         stage.until("it is to go", sent, |sent| *sent > 0).await;
         wire.let_go().await;
         wire.speak();

@@ -1,9 +1,6 @@
 //! A wire between the controllers and the server on which a request is late, an answer is lost, or a watch falls silent.
 
-use std::sync::{
-    Arc, OnceLock,
-    atomic::{AtomicUsize, Ordering},
-};
+use std::sync::{Arc, Mutex};
 
 use futures::StreamExt as _;
 use http::{Method, Request, Response};
@@ -27,6 +24,11 @@ impl Sent {
     pub(crate) fn binds_a_sandbox(&self) -> bool {
         let owners = self.body["metadata"].get("ownerReferences");
         self.method == Method::PATCH && self.path.contains("/sandboxes/") && owners.is_some()
+    }
+
+    pub(crate) fn fences_a_sandbox(&self) -> bool {
+        let fence = &self.body["metadata"]["annotations"]["sandbar.dev/update"];
+        self.method == Method::PATCH && self.path.contains("/sandboxes/") && fence.is_string()
     }
 
     pub(crate) fn makes_a_sandbox(&self) -> bool {
@@ -61,9 +63,8 @@ pub(crate) enum Progress {
 pub(crate) struct Wire {
     fate: Fate,
     is_meant: fn(&Sent) -> bool,
-    meant: Arc<AtomicUsize>,
-    /// What the first request that is meant is about.
-    object: Arc<OnceLock<String>>,
+    /// What the requests that are meant were about.
+    meant: Arc<Mutex<Vec<String>>>,
     progress: watch::Sender<Progress>,
     /// Resources of which watches tell nothing.
     silent: watch::Sender<Option<&'static str>>,
@@ -77,7 +78,6 @@ impl Wire {
             fate,
             is_meant,
             meant: Arc::default(),
-            object: Arc::default(),
             progress: watch::Sender::new(Progress::Unsent),
             silent: watch::Sender::new(None),
             hanging: |_| false,
@@ -130,12 +130,10 @@ impl Wire {
         if *self.progress.borrow() >= Progress::LetGo && (self.hanging)(&sent) {
             return std::future::pending().await;
         }
-        let is_first = (self.is_meant)(&sent) && self.meant.fetch_add(1, Ordering::Relaxed) == 0;
+        let is_first = (self.is_meant)(&sent) && self.note(&sent) == 1;
         if !is_first {
             return server.send(request).await;
         }
-        let name = sent.path.rsplit('/').next().unwrap_or_default();
-        self.object.get_or_init(|| name.to_owned());
         self.progress.send_replace(Progress::OnTheWire);
         match self.fate {
             Fate::Late => {
@@ -167,14 +165,17 @@ impl Wire {
         self.until(Progress::Arrived).await;
     }
 
-    /// How many requests of the kind that is meant there were.
-    pub(crate) fn meant(&self) -> usize {
-        self.meant.load(Ordering::Relaxed)
+    /// How many requests that are meant there were with this one.
+    fn note(&self, sent: &Sent) -> usize {
+        let name = sent.path.rsplit('/').next().unwrap_or_default();
+        let mut meant = self.meant.lock().unwrap();
+        meant.push(name.to_owned());
+        meant.len()
     }
 
-    /// The name of what the first of them is about.
-    pub(crate) fn object(&self) -> String {
-        self.object.get().cloned().unwrap_or_default()
+    /// What the requests of the kind that is meant were about, one name for each of them.
+    pub(crate) fn meant(&self) -> Vec<String> {
+        self.meant.lock().unwrap().clone()
     }
 
     pub(crate) fn silence(&self, resource: &'static str) {
