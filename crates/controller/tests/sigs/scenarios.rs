@@ -59,6 +59,7 @@ scenarios![
     pools::a_pool_without_a_template_waits_for_it,
     pools::a_deleted_pool_takes_its_members_along,
     pools::a_member_that_is_over_is_replaced,
+    pools::a_member_without_the_label_of_its_pool_is_made_up_for_and_left_alone,
     pools::members_without_an_owner_are_taken_in_or_removed,
     pools::a_spec_that_cannot_be_followed_is_told_and_claims_are_still_served,
     rollouts::recreate_replaces_every_member,

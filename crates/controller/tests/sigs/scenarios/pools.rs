@@ -176,6 +176,27 @@ pub(crate) async fn a_member_that_is_over_is_replaced(stage: &Stage) {
     until_full(stage, 2).await;
 }
 
+/// As somebody does who wants to look at one in peace.
+pub(crate) async fn a_member_without_the_label_of_its_pool_is_made_up_for_and_left_alone(
+    stage: &Stage,
+) {
+    stage
+        .create::<SandboxTemplate>(template("one", "app:1", json!({})))
+        .await;
+    stage.create::<SandboxWarmPool>(pool(1, json!({}))).await;
+    let before = until_full(stage, 1).await.remove(0);
+    let label = json!({"agents.x-k8s.io/warm-pool-sandbox": null});
+    let patch = json!({"metadata": {"labels": label}});
+    stage.patch::<Sandbox>(&before.name_any(), patch).await;
+    let observe = async || members(stage).await;
+    let are_two = |members: &Vec<Sandbox>| members.len() == 2 && members.iter().all(is_ready);
+    stage.until("another is made", observe, are_two).await;
+    scale(stage, 0).await;
+    let is_one = |members: &Vec<Sandbox>| members.len() == 1;
+    let left = stage.until("it is gone again", observe, is_one).await;
+    assert_eq!(left[0].uid(), before.uid());
+}
+
 pub(crate) async fn members_without_an_owner_are_taken_in_or_removed(stage: &Stage) {
     stage
         .create::<SandboxTemplate>(template("one", "app:1", json!({})))
