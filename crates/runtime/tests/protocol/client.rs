@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use flate2::Compression;
+use flate2::read::GzEncoder;
 use serde_json::{Value, json};
 
 use crate::daemon::Daemon;
@@ -143,6 +145,14 @@ fn connect_to(address: SocketAddr) -> TcpStream {
 /// The request that starts `/bin/sh -c <script>`.
 pub(crate) fn shell(script: &str) -> Value {
     json!({"process": {"cmd": "/bin/sh", "args": ["-c", script]}})
+}
+
+pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut packed = Vec::new();
+    GzEncoder::new(bytes, Compression::fast())
+        .read_to_end(&mut packed)
+        .unwrap();
+    packed
 }
 
 pub(crate) fn envelope(flags: u8, message: &Value) -> Vec<u8> {

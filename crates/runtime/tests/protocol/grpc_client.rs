@@ -57,8 +57,8 @@ impl Client {
         self.grpc.ready().await.unwrap();
         let codec = ProstCodec::<Q, A>::default();
         let path = PathAndQuery::from_static(method);
-        let answer = self.grpc.unary(request, path, codec).await;
-        answer.map(tonic::Response::into_inner)
+        let answer = self.grpc.unary(request, path, codec);
+        in_time(answer).await.map(tonic::Response::into_inner)
     }
 
     async fn start(
@@ -68,8 +68,8 @@ impl Client {
         self.grpc.ready().await.unwrap();
         let path = PathAndQuery::from_static(START);
         let codec = ProstCodec::default();
-        let answer = self.grpc.server_streaming(request, path, codec).await;
-        answer.map(tonic::Response::into_inner)
+        let answer = self.grpc.server_streaming(request, path, codec);
+        in_time(answer).await.map(tonic::Response::into_inner)
     }
 
     /// Why a command is not started.
@@ -82,9 +82,13 @@ impl Client {
     }
 }
 
+async fn in_time<T>(work: impl Future<Output = T>) -> T {
+    let done = tokio::time::timeout(PATIENCE, work).await;
+    done.expect("the daemon goes on")
+}
+
 async fn next(events: &mut Streaming<EventResponse>) -> Result<Option<ProcessEvent>, Status> {
-    let message = tokio::time::timeout(PATIENCE, events.message()).await;
-    let message = message.expect("the stream goes on")?;
+    let message = in_time(events.message()).await?;
     Ok(message.map(|message| message.event.unwrap()))
 }
 

@@ -1,14 +1,11 @@
 //! `POST /files`.
 
 use std::fs;
-use std::io::Read;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
-use flate2::Compression;
-use flate2::read::GzEncoder;
 use serde_json::{Value, json};
 
-use crate::client::{Headers, Reply};
+use crate::client::{Headers, Reply, gzip};
 use crate::daemon::{Daemon, user_ids};
 
 const OCTETS: (&str, &str) = ("content-type", "application/octet-stream");
@@ -109,13 +106,6 @@ fn a_path_in_the_query_is_that_of_the_only_part() {
 #[test]
 fn compressed_uploads_are_unpacked() {
     let daemon = Daemon::launch();
-    let gzip = |bytes: &[u8]| {
-        let mut packed = Vec::new();
-        GzEncoder::new(bytes, Compression::fast())
-            .read_to_end(&mut packed)
-            .unwrap();
-        packed
-    };
     let encoded = ("content-encoding", "gzip");
     let content = b"0123456789".repeat(100_000);
     assert_eq!(

@@ -3,22 +3,12 @@
 use std::io::{Read, Write};
 use std::time::Duration;
 
-use flate2::Compression;
-use flate2::read::GzEncoder;
 use prost::Message;
 use runtime::messages::process::{EventResponse, ListResponse, ProcessConfig, StartRequest};
 use serde_json::json;
 
-use crate::client::{Answer, basic, envelope, envelope_of, shell};
+use crate::client::{Answer, basic, envelope, envelope_of, gzip, shell};
 use crate::daemon::Daemon;
-
-fn gzip(bytes: &[u8]) -> Vec<u8> {
-    let mut packed = Vec::new();
-    GzEncoder::new(bytes, Compression::fast())
-        .read_to_end(&mut packed)
-        .unwrap();
-    packed
-}
 
 #[test]
 fn health_is_open_to_everyone_and_not_cached() {
