@@ -88,6 +88,7 @@ fn gzip_is_sent_to_who_prefers_it_and_nothing_to_who_takes_nothing() {
     };
     let reply = get("gzip, deflate");
     assert_eq!(reply.header("content-encoding"), Some("gzip"));
+    assert_eq!(reply.header("accept-ranges"), None);
     let mut unpacked = String::new();
     GzDecoder::new(&*reply.body)
         .read_to_string(&mut unpacked)
@@ -95,6 +96,7 @@ fn gzip_is_sent_to_who_prefers_it_and_nothing_to_who_takes_nothing() {
     assert!(unpacked == content);
     let reply = get("br, zstd");
     assert_eq!(reply.header("content-encoding"), None);
+    assert_eq!(reply.header("accept-ranges"), Some("bytes"));
     assert!(reply.body == content.as_bytes());
     assert_eq!(get("identity;q=0").status, 406);
 }

@@ -113,6 +113,14 @@ fn compressed_uploads_are_unpacked() {
         200
     );
     assert!(daemon.read("f") == content);
+    let twice_packed = [gzip(b"one, "), gzip(b"two")].concat();
+    put(&daemon, "path=f", &[OCTETS, encoded], &twice_packed);
+    assert_eq!(daemon.read("f"), b"one, two");
+    let cut_off = &gzip(&content)[..1_000];
+    assert_eq!(
+        put(&daemon, "path=f", &[OCTETS, encoded], cut_off).status,
+        400
+    );
     let packed_form = gzip(&form(&[("file", "g", "form")]));
     assert_eq!(
         put(&daemon, "", &[MULTIPART, encoded], &packed_form).status,

@@ -127,6 +127,14 @@ fn requests_may_be_compressed_and_answers_never_are() {
     assert_eq!(reply.header("content-encoding"), None);
     assert_eq!(reply.json()["entry"]["type"], "FILE_TYPE_DIRECTORY");
 
+    // no message at all is one in which nothing is set, packed or not
+    let packed = [
+        ("content-type", "application/proto"),
+        ("content-encoding", "gzip"),
+    ];
+    let reply = daemon.request("POST", "/process.Process/List", &packed, b"");
+    assert_eq!(reply.status, 200, "{}", reply.text());
+
     let stream = [
         ("content-type", "application/connect+json"),
         ("connect-content-encoding", "gzip"),
@@ -136,6 +144,9 @@ fn requests_may_be_compressed_and_answers_never_are() {
     let mut answer = daemon.open("POST", "/process.Process/Start", &stream, &body);
     assert!(answer.message()["event"]["start"]["pid"].is_u64());
 
+    let announced = [("content-encoding", "br")];
+    let (status, answer) = daemon.unary_with("/process.Process/List", &announced, &json!({}));
+    assert_eq!((status, &answer["code"]), (501, &json!("unimplemented")));
     let announced = [("connect-content-encoding", "br")];
     let answer = daemon.stream_with("/process.Process/Start", &announced, &shell("exit 0"));
     assert_eq!(answer.end()["error"]["code"], "unimplemented");
