@@ -164,7 +164,13 @@ pub(crate) fn envelope_of(flags: u8, payload: &[u8]) -> Vec<u8> {
     [&[flags], &length[..], payload].concat()
 }
 
-fn send(connection: &mut TcpStream, method: &str, target: &str, headers: Headers, body: &[u8]) {
+pub(crate) fn send(
+    connection: &mut TcpStream,
+    method: &str,
+    target: &str,
+    headers: Headers,
+    body: &[u8],
+) {
     let mut head = format!("{method} {target} HTTP/1.1\r\nhost: sandbox\r\n");
     let has = |name| headers.iter().any(|(known, _)| *known == name);
     if !has("content-length") && !has("transfer-encoding") {

@@ -195,8 +195,25 @@ impl Daemon {
     }
 
     pub(crate) fn tell_to_stop(&self) {
+        self.signal(Signal::TERM);
+    }
+
+    fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(i32::try_from(self.pid).unwrap()).unwrap();
-        kill_process(pid, Signal::TERM).unwrap();
+        kill_process(pid, signal).unwrap();
+    }
+
+    /// Does something while the daemon can do nothing.
+    pub(crate) fn while_still(&self, work: impl FnOnce()) {
+        self.signal(Signal::STOP);
+        wait_until("it stands still", || {
+            let threads = fs::read_dir(format!("/proc/{}/task", self.pid)).unwrap();
+            let statuses =
+                threads.map(|thread| fs::read_to_string(thread.unwrap().path().join("status")));
+            { statuses }.all(|status| status.is_ok_and(|status| status.contains("State:\tT")))
+        });
+        work();
+        self.signal(Signal::CONT);
     }
 
     /// A daemon that died during a test is a failed test.

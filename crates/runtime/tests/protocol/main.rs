@@ -31,4 +31,5 @@ mod upgrade_load;
 mod upgrade_state;
 mod upload;
 mod watch;
+mod watch_kernel;
 mod wire;

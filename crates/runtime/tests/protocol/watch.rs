@@ -1,18 +1,19 @@
 //! `filesystem.Filesystem`: watches, asked for and streamed.
 
 use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 
 use serde_json::{Value, json};
 
 use crate::daemon::Daemon;
 
-struct Watcher<'a> {
+pub(crate) struct Watcher<'a> {
     daemon: &'a Daemon,
-    id: Value,
+    pub(crate) id: Value,
 }
 
 impl<'a> Watcher<'a> {
-    fn new(daemon: &'a Daemon, request: &Value) -> Self {
+    pub(crate) fn new(daemon: &'a Daemon, request: &Value) -> Self {
         let made = daemon.call("/filesystem.Filesystem/CreateWatcher", request);
         let id = json!({"watcherId": made["watcherId"]});
         Self { daemon, id }
@@ -27,12 +28,12 @@ impl<'a> Watcher<'a> {
     }
 
     /// The same as `<type> <name>`.
-    fn told(&self) -> Vec<String> {
+    pub(crate) fn told(&self) -> Vec<String> {
         self.events().iter().map(short).collect()
     }
 }
 
-fn short(event: &Value) -> String {
+pub(crate) fn short(event: &Value) -> String {
     let kind = event["type"]
         .as_str()
         .unwrap()
@@ -52,7 +53,8 @@ fn events_are_there_as_soon_as_they_have_happened() {
     }
     fs::rename(home.join("f"), home.join("g")).unwrap();
     assert_eq!(watcher.told(), ["RENAME f", "CREATE g"]);
-    daemon.run("chmod 600 /dev/null 2>/dev/null; true");
+    fs::set_permissions(home.join("g"), fs::Permissions::from_mode(0o600)).unwrap();
+    assert_eq!(watcher.told(), ["CHMOD g"]);
     fs::remove_file(home.join("g")).unwrap();
     assert_eq!(watcher.told(), ["REMOVE g"]);
     assert_eq!(watcher.told(), [""; 0]);
@@ -93,6 +95,65 @@ fn a_recursive_watch_sees_directories_that_are_made_later_and_what_is_put_into_t
 }
 
 #[test]
+fn what_is_put_into_a_new_directory_while_it_is_looked_at_is_told_once() {
+    let daemon = Daemon::launch();
+    let watcher = Watcher::new(&daemon, &json!({"path": "", "recursive": true}));
+    let names: Vec<String> = (0..500).map(|n| format!("new{n}/er/file")).collect();
+    let mut told = Vec::new();
+    for name in &names {
+        let path = daemon.home().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "").unwrap();
+    }
+    while !told.contains(&format!("CREATE {}", names[499])) {
+        told.extend(watcher.told());
+    }
+    for name in names {
+        let event = format!("CREATE {name}");
+        let times = told.iter().filter(|told| **told == event).count();
+        assert_eq!(times, 1, "{event}");
+    }
+}
+
+#[test]
+fn what_becomes_of_watched_directories_themselves_is_told_once() {
+    let daemon = Daemon::launch();
+    let home = daemon.home();
+    fs::create_dir_all(home.join("w/a/b")).unwrap();
+    let watcher = Watcher::new(&daemon, &json!({"path": "w", "recursive": true}));
+    let close = |name: &str| {
+        fs::set_permissions(home.join(name), fs::Permissions::from_mode(0o700)).unwrap();
+    };
+    close("w/a");
+    assert_eq!(watcher.told(), ["CHMOD a"]);
+    close("w");
+    assert_eq!(watcher.told(), ["CHMOD ."]);
+    fs::remove_dir_all(home.join("w/a")).unwrap();
+    assert_eq!(watcher.told(), ["REMOVE a/b", "REMOVE a"]);
+    fs::create_dir(home.join("w/a")).unwrap();
+    assert_eq!(watcher.told(), ["CREATE a"]);
+    fs::create_dir(home.join("w/a/c")).unwrap();
+    assert_eq!(watcher.told(), ["CREATE a/c"]);
+    fs::remove_dir_all(home.join("w")).unwrap();
+    assert_eq!(watcher.told(), ["REMOVE a/c", "REMOVE a", "REMOVE ."]);
+}
+
+#[test]
+fn a_link_is_followed_to_what_is_watched_but_not_out_of_it() {
+    let daemon = Daemon::launch();
+    let home = daemon.home();
+    fs::create_dir(home.join("real")).unwrap();
+    fs::create_dir(home.join("outside")).unwrap();
+    symlink("real", home.join("w")).unwrap();
+    symlink("../outside", home.join("real/old")).unwrap();
+    let watcher = Watcher::new(&daemon, &json!({"path": "w", "recursive": true}));
+    symlink("../outside", home.join("real/new")).unwrap();
+    assert_eq!(watcher.told(), ["CREATE new"]);
+    fs::create_dir(home.join("outside/d")).unwrap();
+    assert_eq!(watcher.told(), [""; 0]);
+}
+
+#[test]
 fn a_directory_that_is_moved_is_known_by_its_new_name() {
     let daemon = Daemon::launch();
     let home = daemon.home();
@@ -130,14 +191,29 @@ fn watches_of_the_same_directory_do_not_disturb_each_other() {
 fn entries_come_with_events_to_those_who_ask() {
     let daemon = Daemon::launch();
     let watcher = Watcher::new(&daemon, &json!({"path": "", "includeEntry": true}));
-    fs::write(daemon.home().join("f"), "hello").unwrap();
+    let other = Watcher::new(&daemon, &json!({"path": ""}));
+    let file = daemon.home().join("f");
+    fs::write(&file, "hello").unwrap();
     let created = watcher.events().remove(0);
     assert_eq!(created["entry"]["path"], daemon.path("f"));
-    fs::remove_file(daemon.home().join("f")).unwrap();
-    let removed = watcher.events().remove(0);
+    assert_eq!(other.events()[0]["entry"], Value::Null);
+    // there again before the daemon looks
+    daemon.while_still(|| {
+        fs::remove_file(&file).unwrap();
+        fs::create_dir(&file).unwrap();
+    });
+    let events = watcher.events();
+    let entries: Vec<(String, &Value)> = events
+        .iter()
+        .map(|event| (short(event), &event["entry"]["type"]))
+        .collect();
+    let directory = json!("FILE_TYPE_DIRECTORY");
     assert_eq!(
-        (short(&removed), &removed["entry"]),
-        ("REMOVE f".into(), &Value::Null)
+        entries,
+        [
+            ("REMOVE f".into(), &Value::Null),
+            ("CREATE f".into(), &directory)
+        ]
     );
 }
 
