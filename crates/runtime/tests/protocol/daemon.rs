@@ -189,6 +189,23 @@ impl Daemon {
         kilobytes << 10
     }
 
+    /// How many descriptors it has open.
+    pub(crate) fn descriptors(&self) -> usize {
+        let open = fs::read_dir(format!("/proc/{}/fd", self.pid));
+        open.unwrap().count()
+    }
+
+    /// How many directories the kernel watches for it.
+    pub(crate) fn watched_directories(&self) -> usize {
+        let descriptors = fs::read_dir(format!("/proc/{}/fdinfo", self.pid)).unwrap();
+        let watched = descriptors.map(|descriptor| {
+            // one that was closed meanwhile watches nothing
+            let about = fs::read_to_string(descriptor.unwrap().path()).unwrap_or_default();
+            about.matches("inotify wd:").count()
+        });
+        watched.max().unwrap()
+    }
+
     pub(crate) fn terminate(&mut self) -> std::process::ExitStatus {
         self.tell_to_stop();
         self.child.wait().unwrap()

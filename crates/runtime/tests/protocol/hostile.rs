@@ -2,7 +2,6 @@
 //!
 //! The daemon owns nothing but its home, and the machine is the test's own: some of what is sent is understood and done.
 
-use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::Shutdown;
 
@@ -46,17 +45,11 @@ impl Stage {
     fn new() -> Self {
         let daemon = Daemon::launch_ordinary();
         assert_eq!(daemon.get("/health").status, 204);
-        let mut stage = Self {
+        let descriptors = daemon.descriptors();
+        Self {
             daemon,
-            descriptors: 0,
-        };
-        stage.descriptors = stage.count_descriptors();
-        stage
-    }
-
-    fn count_descriptors(&self) -> usize {
-        let open = fs::read_dir(format!("/proc/{}/fd", self.daemon.pid()));
-        open.unwrap().count()
+            descriptors,
+        }
     }
 
     /// Sends bytes and reads what comes until the daemon hangs up, which it may do before it has read all.
@@ -97,7 +90,7 @@ impl Stage {
             listed(&self.daemon) == nothing
         });
         let most = self.descriptors;
-        wait_until("all is closed", || self.count_descriptors() <= most);
+        wait_until("all is closed", || self.daemon.descriptors() <= most);
         assert_eq!(self.daemon.complaints(), "");
     }
 }

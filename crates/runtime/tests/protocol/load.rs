@@ -39,6 +39,12 @@ pub(crate) fn launch() -> Daemon {
     Daemon::launch_by(shell, "127.0.0.1")
 }
 
+/// The descriptors of a daemon that has done something, and does nothing.
+fn used_once(daemon: &Daemon) -> usize {
+    daemon.run("true");
+    daemon.descriptors()
+}
+
 /// Counts once its input is closed: first line by line, then many lines at once.
 fn counting(number: usize) -> String {
     let one_by_one = "i=0; while [ $i -lt 50 ]; do i=$((i+1)); echo $i; done";
@@ -70,6 +76,7 @@ fn the_daemon_allows_itself_more_descriptors_and_commands_no_more_than_before() 
 #[test]
 fn five_hundred_commands_at_once_are_each_heard_to_the_last_line() {
     let daemon = launch();
+    let before = used_once(&daemon);
     let running: Vec<Running> = (0..COMMANDS)
         .map(|number| daemon.start(&counting(number)))
         .collect();
@@ -90,6 +97,7 @@ fn five_hundred_commands_at_once_are_each_heard_to_the_last_line() {
         );
     }
     wait_until("none is left", || listed() == json!([]));
+    wait_until("all is closed", || daemon.descriptors() <= before);
 }
 
 /// A name in a directory of its own, which is watched.
@@ -114,6 +122,7 @@ fn told(number: usize) -> [String; 4] {
 #[test]
 fn two_thousand_watches_are_each_told_of_their_own_file() {
     let daemon = launch();
+    let before = used_once(&daemon);
     let watch = |number| json!({"path": watched(&daemon, number)});
     let watchers: Vec<Value> = (0..WATCHERS)
         .map(|number| {
@@ -156,6 +165,13 @@ fn two_thousand_watches_are_each_told_of_their_own_file() {
         fs::create_dir(daemon.home().join(format!("watched{number}/last"))).unwrap();
         assert_eq!(short(&stream.message()["filesystem"]), "CREATE last");
     }
+    assert_eq!(daemon.watched_directories(), all);
+    for watcher in &watchers {
+        daemon.call("/filesystem.Filesystem/RemoveWatcher", watcher);
+    }
+    drop(streams);
+    wait_until("nothing is watched", || daemon.watched_directories() == 0);
+    wait_until("all is closed", || daemon.descriptors() <= before);
 }
 
 /// Bytes that do not repeat themselves for longer than anything that the daemon reads at once.

@@ -17,6 +17,7 @@ mod hostile;
 mod init;
 mod legacy;
 mod library;
+mod limits;
 mod load;
 mod once;
 mod ordinary;

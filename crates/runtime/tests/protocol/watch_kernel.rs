@@ -23,17 +23,6 @@ const KEPT: usize = 16_384;
 /// Watchers that there can be.
 const MOST: usize = 10_000;
 
-/// Directories that the kernel watches for the daemon.
-fn held(daemon: &Daemon) -> usize {
-    let descriptors = fs::read_dir(format!("/proc/{}/fdinfo", daemon.pid())).unwrap();
-    let held = descriptors.map(|descriptor| {
-        // one that was closed meanwhile holds nothing
-        let about = fs::read_to_string(descriptor.unwrap().path()).unwrap_or_default();
-        about.matches("inotify wd:").count()
-    });
-    held.max().unwrap()
-}
-
 #[test]
 fn the_kernel_watches_as_long_as_somebody_wants_to_know() {
     let daemon = Daemon::launch();
@@ -41,16 +30,16 @@ fn the_kernel_watches_as_long_as_somebody_wants_to_know() {
     let whole = json!({"path": "w", "recursive": true});
     let watcher = Watcher::new(&daemon, &whole);
     let part = Watcher::new(&daemon, &json!({"path": "w/a"}));
-    assert_eq!(held(&daemon), 3);
+    assert_eq!(daemon.watched_directories(), 3);
     daemon.call("/filesystem.Filesystem/RemoveWatcher", &watcher.id);
-    assert_eq!(held(&daemon), 1);
+    assert_eq!(daemon.watched_directories(), 1);
     daemon.call("/filesystem.Filesystem/RemoveWatcher", &part.id);
-    assert_eq!(held(&daemon), 0);
+    assert_eq!(daemon.watched_directories(), 0);
     let mut stream = daemon.stream("/filesystem.Filesystem/WatchDir", &whole);
     assert_eq!(stream.message(), json!({"start": {}}));
-    assert_eq!(held(&daemon), 3);
+    assert_eq!(daemon.watched_directories(), 3);
     drop(stream);
-    wait_until("nothing is watched", || held(&daemon) == 0);
+    wait_until("nothing is watched", || daemon.watched_directories() == 0);
 }
 
 #[test]
