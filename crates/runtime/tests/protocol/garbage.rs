@@ -94,7 +94,7 @@ const CONTENT_TYPES: &[&str] = &[
 
 const PATH: &[&str] = &[
     "a", "b", "in", "up", "out", "loop", "far", "..", "../", "/", "//", ".", "./", "~", "~/",
-    "~root", "\0", "\u{e9}", "\n", " ", "\\", "%2e%2e", "%00", "-", "*", ":",
+    "~root", "\0", "\u{e9}", "\n", " ", "\\", "%2e%2e", "%00", "%ff", "%", "-", "*", ":",
 ];
 
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
@@ -159,10 +159,14 @@ pub(crate) fn streams() -> BoxedStrategy<Vec<u8>> {
 pub(crate) fn forms() -> BoxedStrategy<(String, Vec<u8>)> {
     let content_type = prop_oneof![4 => Just(CONTENT_TYPES[0]), 1 => select(CONTENT_TYPES)];
     let name = paths_of(80).prop_map(String::into_bytes);
-    let named = (of(FORM, 3), name, of(FORM, 8)).prop_map(|(before, name, after)| {
-        let head = b"--XX\r\nContent-Disposition: form-data; name=\"file\"; filename=\"";
-        [&before, &head[..], &name, b"\"\r\n\r\ncontent", &after].concat()
-    });
+    let quotes: &[(&[u8], &[u8])] = &[(b"=\"", b"\""), (b"*=UTF-8''", b"")];
+    let named = (of(FORM, 3), select(quotes), name, of(FORM, 8)).prop_map(
+        |(before, (quote, unquote), name, after)| {
+            let head = b"--XX\r\nContent-Disposition: form-data; name=\"file\"; filename";
+            let end = b"\r\n\r\ncontent";
+            [&before, &head[..], quote, &name, unquote, end, &after].concat()
+        },
+    );
     let body = cut_off(prop_oneof![named, of(FORM, 16)]);
     (content_type.prop_map(str::to_owned), body).boxed()
 }

@@ -15,7 +15,7 @@ use proptest::test_runner::TestRunner;
 use serde_json::json;
 
 use crate::alone::alone;
-use crate::client::{PATIENCE, basic};
+use crate::client::{PATIENCE, basic, envelope};
 use crate::daemon::{Daemon, wait_until};
 use crate::garbage;
 
@@ -190,13 +190,22 @@ fn paths_of_any_form_are_answered() {
             let encoded: String = byte_serialize(path.as_bytes()).collect();
             let status = stage.ask(&format!("/files?username={user}&path={encoded}"), &[], b"");
             assert!(status < 500, "{status} to {path:?}");
-            let message = json!({"path": path, "process": {"cmd": path, "cwd": path}}).to_string();
+            let message = json!({"path": path}).to_string();
             let headers = [("content-type", "application/json")];
             for method in ["Stat", "ListDir", "CreateWatcher"] {
                 let method = format!("/filesystem.Filesystem/{method}");
                 let status = stage.ask(&method, &headers, message.as_bytes());
                 assert!(status < 500, "{status} to {path:?}");
             }
+            let mut process = json!({"cmd": "/bin/true", "args": [path], "envs": {"X": path}});
+            let field = ["cmd", "cwd", "envs"][number % 3];
+            process[field] = match field {
+                "envs" => json!({path: "x"}),
+                _ => json!(path),
+            };
+            let start = envelope(0, &json!({"process": process}));
+            let headers = [("content-type", "application/connect+json")];
+            assert_eq!(stage.ask("/process.Process/Start", &headers, &start), 200);
         }
         stage.is_unharmed();
     });

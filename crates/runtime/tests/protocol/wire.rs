@@ -170,6 +170,14 @@ fn broken_frames_are_invalid_arguments_and_the_daemon_goes_on() {
         let end = answer.end();
         assert_eq!(end["error"]["code"], "invalid_argument", "{body:?}: {end}");
     }
+    let reading = daemon.start("read line");
+    let begun = envelope(0, &json!({"start": {"process": reading.selector()}}));
+    let cut_off = [&begun, &[0, 0, 0, 0, 9, b'{'][..]].concat();
+    let answer = daemon.open("POST", "/process.Process/StreamInput", &stream, &cut_off);
+    assert_eq!(answer.end()["error"]["code"], "invalid_argument");
+    let selector = json!({"process": reading.selector()});
+    daemon.call("/process.Process/CloseStdin", &selector);
+    reading.finish();
     let huge = [0, 0xff, 0xff, 0xff, 0xff];
     let answer = daemon.open("POST", "/process.Process/Start", &stream, &huge);
     assert_eq!(answer.end()["error"]["code"], "resource_exhausted");
