@@ -85,17 +85,20 @@ async def bodies_are_compressed_on_the_way(box):
 
 @behaviour
 async def many_files_are_written_at_once(box):
-    folder = await box.folder("many")
-    home = folder.removeprefix("/home/user/")
-    files = [{"path": f"{folder}/deep/{n}", "data": f"number {n}"} for n in range(20)]
-    files += [{"path": f"{home}/relative", "data": b"relative"}, {"path": f"{folder}/opened", "data": io.BytesIO(b"opened")}]
-    infos = await box.files.write_files(files)
-    wanted = [f"{folder}/deep/{n}" for n in range(20)] + [f"{folder}/relative", f"{folder}/opened"]
-    same([info.path for info in infos], wanted)
-    for n in range(20):
-        same(await box.files.read(f"{folder}/deep/{n}"), f"number {n}")
-    same(await box.files.read(f"{home}/relative"), "relative")
-    same(await box.files.read(f"{folder}/opened"), "opened")
+    # one after the other as they are, or all in one form
+    for plain in (True, False):
+        folder = await box.folder("many")
+        home = folder.removeprefix("/home/user/")
+        files = [{"path": f"{folder}/deep/{n}", "data": f"number {n}"} for n in range(20)]
+        files.append({"path": f"{home}/relative", "data": b"relative"})
+        files.append({"path": f"{folder}/opened", "data": io.BytesIO(b"opened")})
+        infos = await box.files.write_files(files, use_octet_stream=plain)
+        wanted = [f"{folder}/deep/{n}" for n in range(20)] + [f"{folder}/relative", f"{folder}/opened"]
+        same([info.path for info in infos], wanted)
+        for n in range(20):
+            same(await box.files.read(f"{folder}/deep/{n}"), f"number {n}")
+        same(await box.files.read(f"{home}/relative"), "relative")
+        same(await box.files.read(f"{folder}/opened"), "opened")
     same(await box.files.write_files([]), [])
 
 
