@@ -170,6 +170,29 @@ fn a_directory_that_is_moved_is_known_by_its_new_name() {
 }
 
 #[test]
+fn what_happens_in_a_directory_right_after_it_was_moved_is_told_by_its_new_name() {
+    let daemon = Daemon::launch();
+    let home = daemon.home();
+    fs::create_dir_all(home.join("w/a/b")).unwrap();
+    let watcher = Watcher::new(&daemon, &json!({"path": "w", "recursive": true}));
+    daemon.while_still(|| {
+        fs::rename(home.join("w/a"), home.join("w/c")).unwrap();
+        fs::create_dir(home.join("w/c/b/d")).unwrap();
+        fs::create_dir(home.join("w/c/e")).unwrap();
+    });
+    let all = ["RENAME a", "CREATE c", "CREATE c/b/d", "CREATE c/e"];
+    assert_eq!(watcher.told(), all);
+    fs::create_dir(home.join("w/c/b/d/f")).unwrap();
+    assert_eq!(watcher.told(), ["CREATE c/b/d/f"]);
+    daemon.while_still(|| {
+        fs::rename(home.join("w/c"), home.join("outside")).unwrap();
+        fs::create_dir(home.join("outside/b/late")).unwrap();
+    });
+    assert_eq!(watcher.told(), ["RENAME c"]);
+    assert_eq!(daemon.watched_directories(), 1);
+}
+
+#[test]
 fn watches_of_the_same_directory_do_not_disturb_each_other() {
     let daemon = Daemon::launch();
     fs::create_dir(daemon.home().join("d")).unwrap();

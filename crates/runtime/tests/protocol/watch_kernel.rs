@@ -14,6 +14,7 @@ use crate::daemon::{Daemon, wait_until};
 use crate::watch::{Watcher, short};
 
 const CREATE: &str = "/filesystem.Filesystem/CreateWatcher";
+const REMOVE: &str = "/filesystem.Filesystem/RemoveWatcher";
 const EVENTS: &str = "/filesystem.Filesystem/GetWatcherEvents";
 const JSON: (&str, &str) = ("content-type", "application/json");
 
@@ -31,9 +32,9 @@ fn the_kernel_watches_as_long_as_somebody_wants_to_know() {
     let watcher = Watcher::new(&daemon, &whole);
     let part = Watcher::new(&daemon, &json!({"path": "w/a"}));
     assert_eq!(daemon.watched_directories(), 3);
-    daemon.call("/filesystem.Filesystem/RemoveWatcher", &watcher.id);
+    daemon.call(REMOVE, &watcher.id);
     assert_eq!(daemon.watched_directories(), 1);
-    daemon.call("/filesystem.Filesystem/RemoveWatcher", &part.id);
+    daemon.call(REMOVE, &part.id);
     assert_eq!(daemon.watched_directories(), 0);
     let mut stream = daemon.stream("/filesystem.Filesystem/WatchDir", &whole);
     assert_eq!(stream.message(), json!({"start": {}}));
@@ -73,21 +74,24 @@ fn who_asks_is_told_what_the_daemon_has_not_yet_read() {
 }
 
 #[test]
-fn directories_made_while_the_kernel_could_not_tell_are_watched() {
+fn directories_made_while_the_kernel_could_not_tell_are_watched_and_others_no_more() {
     let daemon = Daemon::launch();
-    let watcher = Watcher::new(&daemon, &json!({"path": "", "recursive": true}));
+    fs::create_dir_all(daemon.home().join("w/gone")).unwrap();
+    let watcher = Watcher::new(&daemon, &json!({"path": "w", "recursive": true}));
     let queue = fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap();
     let queue: usize = queue.trim().parse().unwrap();
-    let home = daemon.home();
+    let home = daemon.home().join("w");
     daemon.while_still(|| {
         for _ in 0..=queue / 2 {
             File::create(home.join("brief")).unwrap();
             fs::remove_file(home.join("brief")).unwrap();
         }
         fs::create_dir_all(home.join("late/r")).unwrap();
+        fs::rename(home.join("gone"), daemon.home().join("elsewhere")).unwrap();
     });
     assert!(!watcher.told().contains(&"CREATE late".to_owned()));
     fs::create_dir(home.join("late/r/now")).unwrap();
+    fs::create_dir(daemon.home().join("elsewhere/now")).unwrap();
     assert_eq!(watcher.told(), ["CREATE late/r/now"]);
 }
 
@@ -126,7 +130,7 @@ fn there_is_an_end_to_watchers_that_nobody_removes() {
     let refused = make();
     assert_eq!(refused.status, 429);
     assert_eq!(refused.json()["code"], "resource_exhausted");
-    daemon.call("/filesystem.Filesystem/RemoveWatcher", &first);
+    daemon.call(REMOVE, &first);
     assert_eq!(make().status, 200);
 }
 

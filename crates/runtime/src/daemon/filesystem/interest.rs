@@ -39,6 +39,16 @@ impl Interests {
         of_watch.collect()
     }
 
+    /// What the watch has at or beneath `from` is at or beneath `to` now.
+    pub(super) fn rename(&mut self, watch: WatchId, from: &Path, to: &Path) {
+        let all = self.by_descriptor.values_mut();
+        for at in all.filter_map(|interested| interested.get_mut(&watch)) {
+            if let Ok(beneath) = at.strip_prefix(from) {
+                *at = to.components().chain(beneath.components()).collect();
+            }
+        }
+    }
+
     /// The kernel has given up the descriptor.
     pub(super) fn forget(&mut self, descriptor: Descriptor) {
         self.by_descriptor.remove(&descriptor);
@@ -68,6 +78,19 @@ mod tests {
     use std::path::Path;
 
     use super::Interests;
+
+    #[test]
+    fn a_directory_is_renamed_with_what_is_beneath_it_for_one_watch() {
+        let mut interests = Interests::default();
+        interests.add(1, 10, "a".into());
+        interests.add(2, 10, "a/b".into());
+        interests.add(3, 10, "ab".into());
+        interests.add(2, 11, "a".into());
+        interests.rename(10, Path::new("a"), Path::new("c/d"));
+        assert_eq!(interests.of(1), [(10, "c/d".into())]);
+        assert_eq!(interests.of(2), [(10, "c/d/b".into()), (11, "a".into())]);
+        assert_eq!(interests.of(3), [(10, "ab".into())]);
+    }
 
     #[test]
     fn a_directory_is_let_go_with_its_last_watch() {

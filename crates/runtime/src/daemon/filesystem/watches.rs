@@ -71,6 +71,14 @@ struct Watched {
     arrived: Notify,
 }
 
+/// Directories of recursive watches that one event of the kernel told to be elsewhere. If that is in the watch, the next event tells.
+#[derive(Default)]
+struct Moved {
+    /// What the two events have in common.
+    cookie: u32,
+    from: HashMap<WatchId, PathBuf>,
+}
+
 /// One client's watch; ends when dropped.
 pub(super) struct Watch {
     id: WatchId,
@@ -292,17 +300,29 @@ impl Watches {
     fn read_all(&self) {
         let mut buffer = [MaybeUninit::uninit(); 8 << 10];
         let mut reader = inotify::Reader::new(self.0.kernel.as_fd(), &mut buffer);
+        let mut moved = Moved::default();
         // fails when there is nothing more to read
         while let Ok(event) = reader.next() {
             let name = event.file_name().map(|name| name.to_bytes().to_owned());
             let (descriptor, flags) = (event.wd(), event.events());
-            self.tell(descriptor, flags, name.as_deref());
+            if event.cookie() != moved.cookie {
+                self.let_moved_go(&mut moved);
+                moved.cookie = event.cookie();
+            }
+            self.tell(descriptor, flags, name.as_deref(), &mut moved);
         }
+        self.let_moved_go(&mut moved);
         let mut state = self.state();
         state.told.retain(|_, at| at.elapsed() < A_MOMENT);
     }
 
-    fn tell(&self, descriptor: Descriptor, flags: ReadFlags, name: Option<&[u8]>) {
+    fn tell(
+        &self,
+        descriptor: Descriptor,
+        flags: ReadFlags,
+        name: Option<&[u8]>,
+        moved: &mut Moved,
+    ) {
         let interested = self.state().interests.of(descriptor);
         for (id, directory) in interested {
             let watched = self.state().watches.get(&id).cloned();
@@ -326,7 +346,7 @@ impl Watches {
                 watched.push_all(&path, flags);
             }
             if watched.recursive && flags.contains(ReadFlags::ISDIR) {
-                self.follow(&watched, id, &path, flags);
+                self.follow(&watched, id, &path, flags, moved);
             }
         }
         if flags.contains(ReadFlags::IGNORED) {
@@ -338,13 +358,24 @@ impl Watches {
     }
 
     /// A directory within a recursive watch came or went.
-    fn follow(&self, watched: &Watched, id: WatchId, path: &Path, flags: ReadFlags) {
+    fn follow(
+        &self,
+        watched: &Watched,
+        id: WatchId,
+        path: &Path,
+        flags: ReadFlags,
+        moved: &mut Moved,
+    ) {
         if flags.contains(ReadFlags::MOVED_FROM) {
-            self.let_go(id, path);
+            moved.from.insert(id, path.to_owned());
         }
         let created = flags.contains(ReadFlags::CREATE);
         if !created && !flags.contains(ReadFlags::MOVED_TO) {
             return;
+        }
+        // what has happened in it since then is told of the directory that it was
+        if let Some(from) = moved.from.remove(&id) {
+            self.state().interests.rename(id, &from, path);
         }
         // without room for more watches the rest is not seen, which only `begin` could say
         let found = self.add(watched, id, path.to_owned()).unwrap_or_default();
@@ -361,23 +392,40 @@ impl Watches {
         }
     }
 
-    /// The kernel had more to tell than it could keep. What happened is lost; directories made meanwhile must not be.
+    fn let_moved_go(&self, moved: &mut Moved) {
+        for (id, path) in moved.from.drain() {
+            self.let_go(id, &path);
+        }
+    }
+
+    /// The kernel had more to tell than it could keep. What happened is lost; directories made or moved away meanwhile must not be.
     fn look_again(&self) {
         let all: Vec<_> = self.state().watches.clone().into_iter().collect();
         for (id, watched) in all.into_iter().filter(|(_, watched)| watched.recursive) {
             let Ok(_rights) = watched.assume() else {
                 continue;
             };
+            let before = self.state().interests.remove(id, Path::new(""));
             // a root that is gone has nothing beneath it
             let _ = self.add(&watched, id, PathBuf::new());
+            self.release(before);
         }
     }
 
     fn let_go(&self, id: WatchId, below: &Path) {
         let idle = self.state().interests.remove(id, below);
+        self.release(idle);
+    }
+
+    /// Has the kernel forget directories, unless somebody is interested again.
+    fn release(&self, idle: Vec<Descriptor>) {
+        // held meanwhile: whoever becomes interested is given the same descriptor
+        let state = self.state();
         for descriptor in idle {
-            // the kernel may have given it up already
-            let _ = inotify::remove_watch(&self.0.kernel, descriptor);
+            if state.interests.of(descriptor).is_empty() {
+                // the kernel may have given it up already
+                let _ = inotify::remove_watch(&self.0.kernel, descriptor);
+            }
         }
     }
 }
