@@ -208,7 +208,7 @@ fn malformed(what: &str) -> io::Error {
 mod tests {
     use std::io::BufReader;
 
-    use super::{LARGEST_HEAD, Multipart, Part, boundary};
+    use super::{LARGEST_HEAD, LONGEST_BOUNDARY, Multipart, Part, boundary};
 
     /// Everything in it, read in pieces of the given size.
     fn read(body: &[u8], piece: usize) -> std::io::Result<Vec<(Part, Vec<u8>)>> {
@@ -270,6 +270,7 @@ mod tests {
 
     #[test]
     fn the_boundary_is_a_parameter_of_the_content_type() {
+        let longest = "x".repeat(LONGEST_BOUNDARY);
         for (content_type, expected) in [
             ("multipart/form-data; boundary=abc", Some("abc")),
             (
@@ -278,6 +279,8 @@ mod tests {
             ),
             ("multipart/form-data; boundary=", None),
             ("multipart/form-data", None),
+            (&format!("x; boundary={longest}"), Some(&*longest)),
+            (&format!("x; boundary={longest}x"), None),
         ] {
             assert_eq!(boundary(content_type).as_deref(), expected);
         }
