@@ -128,7 +128,9 @@ behaviour('commands: a handle feeds its own command', async (box) => {
 behaviour('commands: input of a megabyte is whole', async (box) => {
   const data = range(131072).map((n) => `${String(n).padStart(7, '0')}\n`).join('')
   const running = await start(box, 'sha256sum', { stdin: true })
-  for (let at = 0; at < data.length; at += 65536) await box.commands.sendStdin(running.pid, data.slice(at, at + 65536))
+  // each more than a pipe holds
+  const size = 262144
+  for (let at = 0; at < data.length; at += size) await box.commands.sendStdin(running.pid, data.slice(at, at + size))
   await box.commands.closeStdin(running.pid)
   same((await running.end).stdout.split(' ')[0], createHash('sha256').update(data).digest('hex'))
 })

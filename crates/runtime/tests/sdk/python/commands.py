@@ -155,8 +155,10 @@ async def a_handle_feeds_its_own_command(box):
 async def input_of_a_megabyte_is_whole(box):
     data = "".join(f"{n:07}\n" for n in range(131072))
     running = await start(box, "sha256sum", stdin=True)
-    for at in range(0, len(data), 65536):
-        await box.commands.send_stdin(running.pid, data[at : at + 65536])
+    # each more than a pipe holds
+    size = 262144
+    for at in range(0, len(data), size):
+        await box.commands.send_stdin(running.pid, data[at : at + size])
     await box.commands.close_stdin(running.pid)
     holds((await running.end).stdout, hashlib.sha256(data.encode()).hexdigest())
 
