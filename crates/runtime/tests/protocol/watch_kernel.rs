@@ -81,11 +81,14 @@ fn directories_made_while_the_kernel_could_not_tell_are_watched_and_others_no_mo
     let queue = fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap();
     let queue: usize = queue.trim().parse().unwrap();
     let home = daemon.home().join("w");
-    daemon.while_still(|| {
+    let flood = || {
         for _ in 0..=queue / 2 {
             File::create(home.join("brief")).unwrap();
             fs::remove_file(home.join("brief")).unwrap();
         }
+    };
+    daemon.while_still(|| {
+        flood();
         fs::create_dir_all(home.join("late/r")).unwrap();
         fs::rename(home.join("gone"), daemon.home().join("elsewhere")).unwrap();
     });
@@ -93,6 +96,15 @@ fn directories_made_while_the_kernel_could_not_tell_are_watched_and_others_no_mo
     fs::create_dir(home.join("late/r/now")).unwrap();
     fs::create_dir(daemon.home().join("elsewhere/now")).unwrap();
     assert_eq!(watcher.told(), ["CREATE late/r/now"]);
+    // and the directory itself, wherever it is
+    let moved = daemon.home().join("moved");
+    daemon.while_still(|| {
+        flood();
+        fs::rename(&home, &moved).unwrap();
+    });
+    watcher.told();
+    fs::create_dir(moved.join("late/r/again")).unwrap();
+    assert_eq!(watcher.told(), ["CREATE late/r/again"]);
 }
 
 #[test]

@@ -398,17 +398,25 @@ impl Watches {
         }
     }
 
-    /// The kernel had more to tell than it could keep. What happened is lost; directories made or moved away meanwhile must not be.
+    /// The kernel had more to tell than it could keep. What happened is lost; which directories there are must not be.
     fn look_again(&self) {
         let all: Vec<_> = self.state().watches.clone().into_iter().collect();
         for (id, watched) in all.into_iter().filter(|(_, watched)| watched.recursive) {
             let Ok(_rights) = watched.assume() else {
                 continue;
             };
-            let before = self.state().interests.remove(id, Path::new(""));
-            // a root that is gone has nothing beneath it
-            let _ = self.add(&watched, id, PathBuf::new());
-            self.release(before);
+            let mut state = self.state();
+            let before = state.interests.in_watch(id).into_iter();
+            let before: Vec<_> = before.map(|(d, below)| (d, below.to_owned())).collect();
+            let idle = state.interests.remove(id, Path::new(""));
+            drop(state);
+            // a root that is not where it was is still watched
+            if self.add(&watched, id, PathBuf::new()).is_err() {
+                for (descriptor, below) in before {
+                    self.state().interests.add(descriptor, id, below);
+                }
+            }
+            self.release(idle);
         }
     }
 
