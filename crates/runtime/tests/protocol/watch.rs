@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 
 use serde_json::{Value, json};
 
-use crate::daemon::Daemon;
+use crate::daemon::{Daemon, wait_until};
 
 pub(crate) struct Watcher<'a> {
     daemon: &'a Daemon,
@@ -105,9 +105,11 @@ fn what_is_put_into_a_new_directory_while_it_is_looked_at_is_told_once() {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, "").unwrap();
     }
-    while !told.contains(&format!("CREATE {}", names[499])) {
+    let last = format!("CREATE {}", names[499]);
+    wait_until("the last is told", || {
         told.extend(watcher.told());
-    }
+        told.contains(&last)
+    });
     for name in names {
         let event = format!("CREATE {name}");
         let times = told.iter().filter(|told| **told == event).count();
