@@ -66,6 +66,12 @@ impl Handover {
         Counted::new(&self.reading)
     }
 
+    /// The same, if that is so now.
+    pub(super) fn reading_now(&self) -> Option<Counted> {
+        let may_read = *self.phase.borrow() < Phase::Pausing;
+        may_read.then(|| Counted::new(&self.reading))
+    }
+
     pub(super) async fn draining(&self) {
         self.until(|phase| phase >= Phase::Draining).await;
     }

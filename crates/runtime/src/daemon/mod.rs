@@ -150,19 +150,20 @@ pub fn run(options: Options) -> io::Result<()> {
 impl Daemon {
     async fn afresh(options: Options) -> io::Result<Self> {
         let listeners = serve::listen_all(&options).await?;
+        let handover = Arc::default();
         Ok(Self {
             settings: Settings::new(&options),
             initializing: tokio::sync::Mutex::default(),
             accounts: Arc::new(Accounts::new(options.etc.clone())),
             processes: Processes::default(),
-            watches: Watches::new()?,
+            watches: Watches::new(&handover)?,
             meter: Meter::default(),
             published: Published::default(),
             legacy_root: Root::new(&options.legacy_root)?,
             sandboxd_root: Root::new(&options.sandboxd_root)?,
             started: Instant::now(),
             stopping: AtomicBool::new(false),
-            handover: Arc::default(),
+            handover,
             listeners,
             options,
         })
@@ -175,7 +176,7 @@ impl Daemon {
             settings: Settings::new(&options).take_over(state.settings),
             initializing: tokio::sync::Mutex::default(),
             processes: Processes::take_over(state.processes, &handover),
-            watches: Watches::take_over(state.watches, &accounts)?,
+            watches: Watches::take_over(state.watches, &accounts, &handover)?,
             accounts,
             meter: Meter::default(),
             published: Published::take_over(state.published),

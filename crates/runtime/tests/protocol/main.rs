@@ -33,4 +33,5 @@ mod upgrade_state;
 mod upload;
 mod watch;
 mod watch_kernel;
+mod watch_load;
 mod wire;

@@ -3,10 +3,12 @@
 use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::daemon::files::metadata;
-use crate::daemon::users::Names;
+use crate::daemon::rights::Rights;
+use crate::daemon::users::{Accounts, Names};
 use crate::messages::filesystem::{EntryInfo, FileType, Timestamp};
 
 /// Describes the entry itself; of a link, also what it leads to.
@@ -41,6 +43,39 @@ pub(super) fn describe(path: &Path, names: &Names) -> io::Result<EntryInfo> {
         metadata: metadata::of_path(path),
         is_symlink,
     })
+}
+
+/// What was found at a path, by whom: one event may be told to many. Good for events of one moment.
+#[derive(Default)]
+pub(super) struct Described {
+    names: Option<Names>,
+    last: Option<(PathBuf, Option<Rights>, Option<Arc<EntryInfo>>)>,
+}
+
+impl Described {
+    /// With the rights that were assumed. Nothing if there is nothing.
+    pub(super) fn entry(
+        &mut self,
+        path: PathBuf,
+        rights: Option<&Rights>,
+        accounts: &Accounts,
+    ) -> Option<Arc<EntryInfo>> {
+        if let Some((known, by, entry)) = &self.last
+            && *known == path
+            && by.as_ref() == rights
+        {
+            return entry.clone();
+        }
+        let names = self.names.get_or_insert_with(|| accounts.names());
+        let entry = describe(&path, names).ok().map(Arc::new);
+        self.last = Some((path, rights.cloned(), entry.clone()));
+        entry
+    }
+
+    /// Something else has happened, after which it may be another.
+    pub(super) fn forget(&mut self) {
+        self.last = None;
+    }
 }
 
 fn kind_of(metadata: &Metadata) -> FileType {

@@ -1,10 +1,11 @@
 //! Service `filesystem.Filesystem`: the nine methods.
 //!
 //! `entry` describes what is at a path, `tree` lists, makes, moves and removes, `watches` hears from the kernel what happens in
-//! directories and `interest` remembers who wants to know.
+//! directories, `interest` remembers who wants to know, and `queue` what they were not told yet.
 
 mod entry;
 mod interest;
+mod queue;
 pub(super) mod tree;
 mod watches;
 
@@ -85,7 +86,7 @@ impl Daemon {
             }
             "GetWatcherEvents" => {
                 rpc::unary(call, body, async |request: WatcherRequest| {
-                    let events = self.watches.events_of(&request.watcher_id)?;
+                    let events = self.watches.events_of(&request.watcher_id).await?;
                     Ok(WatcherEventsResponse { events })
                 })
                 .await

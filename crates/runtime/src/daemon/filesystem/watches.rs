@@ -1,9 +1,10 @@
 //! What happens in directories, told by the kernel.
 //!
 //! All watches share one inotify descriptor: the kernel allows a user no more than a hundred or so. It is read when it has something,
-//! and at once when a client asks for events, so that whoever writes a file and then asks is told.
+//! and at once when a client asks for events, so that whoever writes a file and then asks is told. Other threads read it, a little
+//! at a time: there may be more to tell than can be told in any time.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io;
 use std::mem::MaybeUninit;
@@ -17,23 +18,37 @@ use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::fs::statfs;
 use rustix::io::Errno;
 use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
+use tokio::task::spawn_blocking;
 
+use super::entry::Described;
 use super::interest::{Descriptor, Interests, WatchId};
-use super::{entry, tree};
+use super::queue::{BUDGET, Event, Queue, Total};
+use super::tree;
 use crate::code::Code;
 use crate::daemon::error::Error;
+use crate::daemon::handover::Handover;
 use crate::daemon::rights::{Assumed, Rights};
 use crate::daemon::sys;
 use crate::daemon::upgrade::{Inherit, state};
 use crate::daemon::users::Accounts;
 use crate::messages::filesystem::{EventType, FilesystemEvent, WatchRequest};
 
-/// Events that wait for a client; then the oldest are forgotten. About as many as the kernel keeps.
-const MOST_WAITING: usize = 16_384;
-
 /// Watches that clients may have asked for and never removed.
 const MOST_KEPT: usize = 10_000;
+
+/// How long a watch that was not removed is kept for one who does not ask for its events.
+const UNASKED: Duration = Duration::from_secs(3600);
+
+/// How often those are looked for.
+const LOOK_FOR_UNASKED: Duration = Duration::from_secs(60);
+
+/// What is read of the kernel at once: a few hundred events.
+const READ_AT_ONCE: usize = 8 << 10;
+
+/// The longest event of the kernel: less than this is left free in what was read when there is more.
+const LONGEST_EVENT: usize = 16 + 256;
 
 /// How much later the kernel may tell of what can be seen already. It is microseconds.
 const A_MOMENT: Duration = Duration::from_secs(1);
@@ -47,6 +62,12 @@ pub(in crate::daemon) struct Watches(Arc<Shared>);
 struct Shared {
     kernel: OwnedFd,
     state: Mutex<State>,
+    /// Held from reading events to having told them, so that they are told in their order. The second event of a move may come
+    /// with the next ones that are read.
+    reading: Mutex<Moved>,
+    handover: Arc<Handover>,
+    /// What waits for all watches.
+    total: Total,
 }
 
 #[derive(Default)]
@@ -54,10 +75,16 @@ struct State {
     interests: Interests,
     watches: HashMap<WatchId, Arc<Watched>>,
     /// Those of `CreateWatcher`, by the names that clients know.
-    kept: HashMap<String, Watch>,
+    kept: HashMap<String, Kept>,
     started: WatchId,
     /// Found while a new directory was added, and therefore told already if the kernel tells it, too.
     told: HashMap<(WatchId, PathBuf), Instant>,
+}
+
+struct Kept {
+    watch: Watch,
+    /// When it was last asked for events.
+    asked: Instant,
 }
 
 struct Watched {
@@ -67,7 +94,7 @@ struct Watched {
     entries: Option<Arc<Accounts>>,
     /// What is looked at later is looked at with these, too.
     rights: Option<Rights>,
-    waiting: Mutex<VecDeque<FilesystemEvent>>,
+    waiting: Queue,
     arrived: Notify,
 }
 
@@ -88,32 +115,52 @@ pub(super) struct Watch {
 
 impl Watches {
     /// Must be called within the runtime that reads what the kernel tells.
-    pub(in crate::daemon) fn new() -> io::Result<Self> {
+    pub(in crate::daemon) fn new(handover: &Arc<Handover>) -> io::Result<Self> {
         let kernel = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
-        Self::listening_to(kernel)
+        Self::listening_to(kernel, handover)
     }
 
-    fn listening_to(kernel: OwnedFd) -> io::Result<Self> {
+    fn listening_to(kernel: OwnedFd, handover: &Arc<Handover>) -> io::Result<Self> {
         let listening = sys::watch(kernel.try_clone()?, Interest::READABLE)?;
         let watches = Self(Arc::new(Shared {
             kernel,
             state: Mutex::default(),
+            reading: Mutex::default(),
+            handover: Arc::clone(handover),
+            total: Total::default(),
         }));
-        let listener = watches.clone();
-        tokio::spawn(async move {
-            while let Ok(mut ready) = listening.readable().await {
-                listener.read_all();
-                ready.clear_ready();
-            }
-        });
+        tokio::spawn(watches.clone().listen(listening));
         Ok(watches)
+    }
+
+    async fn listen(self, listening: AsyncFd<OwnedFd>) {
+        let mut looked = Instant::now();
+        while let Ok(mut ready) = listening.readable().await {
+            // before it is read: what comes after that is heard of again
+            ready.clear_ready();
+            loop {
+                let reading = self.0.handover.reading().await;
+                let watches = self.clone();
+                let read = spawn_blocking(move || {
+                    let _reading = reading;
+                    watches.read(1)
+                });
+                if !read.await.unwrap_or(false) {
+                    break;
+                }
+            }
+            if looked.elapsed() > LOOK_FOR_UNASKED {
+                looked = Instant::now();
+                self.forget_unasked(looked);
+            }
+        }
     }
 
     /// Those of streams end with their connections; those that clients ask again and again are left to the next daemon, and the
     /// kernel's queue with them.
     pub(in crate::daemon) fn hand_over(&self, inherit: Inherit) -> io::Result<state::Watches> {
         let own = self.state();
-        let kept = own.kept.iter().map(|(name, watch)| {
+        let kept = own.kept.iter().map(|(name, Kept { watch, .. })| {
             let watched = &watch.watched;
             let directories = own.interests.in_watch(watch.id).into_iter();
             state::Watch {
@@ -123,7 +170,7 @@ impl Watches {
                 recursive: watched.recursive,
                 with_entries: watched.entries.is_some(),
                 rights: watched.rights.clone(),
-                waiting: watched.waiting().iter().cloned().collect(),
+                waiting: watched.waiting.all(),
                 directories: directories
                     .map(|(descriptor, below)| state::Directory {
                         descriptor,
@@ -142,8 +189,9 @@ impl Watches {
     pub(in crate::daemon) fn take_over(
         told: state::Watches,
         accounts: &Arc<Accounts>,
+        handover: &Arc<Handover>,
     ) -> io::Result<Self> {
-        let watches = Self::listening_to(sys::inherited(told.kernel)?)?;
+        let watches = Self::listening_to(sys::inherited(told.kernel)?, handover)?;
         let mut own = watches.state();
         own.started = told.started;
         for one in told.kept {
@@ -153,7 +201,7 @@ impl Watches {
                 recursive: one.recursive,
                 entries: one.with_entries.then(|| Arc::clone(accounts)),
                 rights: one.rights,
-                waiting: Mutex::new(one.waiting.into()),
+                waiting: Queue::new(&watches.0.total, one.waiting),
                 arrived: Notify::new(),
             });
             own.watches.insert(one.id, Arc::clone(&watched));
@@ -166,7 +214,8 @@ impl Watches {
                 watched,
                 watches: watches.clone(),
             };
-            own.kept.insert(one.name, watch);
+            let asked = Instant::now();
+            own.kept.insert(one.name, Kept { watch, asked });
         }
         drop(own);
         Ok(watches)
@@ -195,7 +244,7 @@ impl Watches {
             recursive: request.recursive,
             entries,
             rights,
-            waiting: Mutex::default(),
+            waiting: Queue::new(&self.0.total, Vec::new()),
             arrived: Notify::new(),
         });
         let mut state = self.state();
@@ -269,25 +318,46 @@ impl Watches {
         rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
             .map_err(|e| Error::internal(format!("no random number: {e}")))?;
         let name = format!("w{:032x}", u128::from_ne_bytes(random));
+        let asked = Instant::now();
+        self.forget_unasked(asked);
         let mut state = self.state();
         if state.kept.len() >= MOST_KEPT {
             drop(state);
             let message = format!("there are {MOST_KEPT} watchers already");
             return Err(Error::new(Code::ResourceExhausted, message));
         }
-        state.kept.insert(name.clone(), watch);
+        state.kept.insert(name.clone(), Kept { watch, asked });
         Ok(name)
     }
 
-    pub(super) fn events_of(&self, name: &str) -> Result<Vec<FilesystemEvent>, Error> {
-        self.read_all();
-        let watched = self
-            .state()
-            .kept
-            .get(name)
-            .map(|watch| Arc::clone(&watch.watched));
-        let watched = watched.ok_or_else(|| unknown(name))?;
-        Ok(watched.take())
+    fn forget_unasked(&self, now: Instant) {
+        let mut state = self.state();
+        let unasked = state.kept.extract_if(|_, kept| {
+            let since = now.saturating_duration_since(kept.asked);
+            since > UNASKED
+        });
+        let unasked: Vec<_> = unasked.collect();
+        // dropped when the state is free again, which their end needs
+        drop(state);
+        drop(unasked);
+    }
+
+    pub(super) async fn events_of(&self, name: &str) -> Result<Vec<FilesystemEvent>, Error> {
+        // another daemon is about to read it otherwise
+        if let Some(reading) = self.0.handover.reading_now() {
+            let watches = self.clone();
+            let read = spawn_blocking(move || {
+                let _reading = reading;
+                watches.read_waiting();
+            });
+            read.await.map_err(Error::broken)?;
+        }
+        let mut state = self.state();
+        let kept = state.kept.get_mut(name).ok_or_else(|| unknown(name))?;
+        kept.asked = Instant::now();
+        let watched = Arc::clone(&kept.watch.watched);
+        drop(state);
+        Ok(watched.waiting.take())
     }
 
     pub(super) fn remove(&self, name: &str) -> Result<(), Error> {
@@ -296,24 +366,54 @@ impl Watches {
         removed.map(drop).ok_or_else(|| unknown(name))
     }
 
-    /// Tells every watch what the kernel has told until now.
-    fn read_all(&self) {
-        let mut buffer = [MaybeUninit::uninit(); 8 << 10];
+    /// Tells every watch what the kernel has told until now, and not what it tells meanwhile.
+    fn read_waiting(&self) {
+        let waiting = rustix::io::ioctl_fionread(&self.0.kernel).unwrap_or_default();
+        let waiting = usize::try_from(waiting).unwrap_or(usize::MAX);
+        self.read(waiting / (READ_AT_ONCE - LONGEST_EVENT) + 1);
+    }
+
+    /// Reads so often and tells every watch. Whether there may be more.
+    fn read(&self, times: usize) -> bool {
+        let moved = self.0.reading.lock();
+        let mut moved = moved.unwrap_or_else(PoisonError::into_inner);
+        let more = (0..times).all(|_| self.read_once(&mut moved));
+        let mut state = self.state();
+        state.told.retain(|_, at| at.elapsed() < A_MOMENT);
+        more
+    }
+
+    fn read_once(&self, moved: &mut Moved) -> bool {
+        let mut described = Described::default();
+        let mut buffer = [MaybeUninit::uninit(); READ_AT_ONCE];
         let mut reader = inotify::Reader::new(self.0.kernel.as_fd(), &mut buffer);
-        let mut moved = Moved::default();
         // fails when there is nothing more to read
         while let Ok(event) = reader.next() {
             let name = event.file_name().map(|name| name.to_bytes().to_owned());
             let (descriptor, flags) = (event.wd(), event.events());
             if event.cookie() != moved.cookie {
-                self.let_moved_go(&mut moved);
+                self.let_moved_go(moved);
                 moved.cookie = event.cookie();
             }
-            self.tell(descriptor, flags, name.as_deref(), &mut moved);
+            self.tell(descriptor, flags, name.as_deref(), moved, &mut described);
+            if self.0.total.is_over() {
+                self.shrink();
+            }
+            if reader.is_buffer_empty() {
+                return true;
+            }
         }
-        self.let_moved_go(&mut moved);
-        let mut state = self.state();
-        state.told.retain(|_, at| at.elapsed() < A_MOMENT);
+        self.let_moved_go(moved);
+        false
+    }
+
+    /// Takes from those for whom the most waits. Less than half of all waits for those who have no more than half a share.
+    fn shrink(&self) {
+        let state = self.state();
+        let share = BUDGET / state.watches.len().max(1) / 2;
+        for watched in state.watches.values() {
+            watched.waiting.shrink(share);
+        }
     }
 
     fn tell(
@@ -322,7 +422,9 @@ impl Watches {
         flags: ReadFlags,
         name: Option<&[u8]>,
         moved: &mut Moved,
+        described: &mut Described,
     ) {
+        described.forget();
         let interested = self.state().interests.of(descriptor);
         for (id, directory) in interested {
             let watched = self.state().watches.get(&id).cloned();
@@ -343,10 +445,10 @@ impl Watches {
                 continue;
             };
             if !(flags.contains(ReadFlags::CREATE) && was_told) {
-                watched.push_all(&path, flags);
+                watched.push_all(&path, flags, described);
             }
             if watched.recursive && flags.contains(ReadFlags::ISDIR) {
-                self.follow(&watched, id, &path, flags, moved);
+                self.follow(&watched, id, &path, flags, moved, described);
             }
         }
         if flags.contains(ReadFlags::IGNORED) {
@@ -365,6 +467,7 @@ impl Watches {
         path: &Path,
         flags: ReadFlags,
         moved: &mut Moved,
+        described: &mut Described,
     ) {
         if flags.contains(ReadFlags::MOVED_FROM) {
             moved.from.insert(id, path.to_owned());
@@ -385,9 +488,9 @@ impl Watches {
             if self.state().told.insert(key, Instant::now()).is_some() {
                 continue;
             }
-            watched.push(&below, EventType::Create);
+            watched.push(&below, EventType::Create, described);
             if has_content(&watched.root.join(&below)) {
-                watched.push(&below, EventType::Write);
+                watched.push(&below, EventType::Write, described);
             }
         }
     }
@@ -443,16 +546,8 @@ impl Watched {
         self.rights.as_ref().map(Rights::assume).transpose()
     }
 
-    fn waiting(&self) -> MutexGuard<'_, VecDeque<FilesystemEvent>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn take(&self) -> Vec<FilesystemEvent> {
-        self.waiting().drain(..).collect()
-    }
-
     /// One event of the kernel may be several to clients.
-    fn push_all(&self, path: &Path, flags: ReadFlags) {
+    fn push_all(&self, path: &Path, flags: ReadFlags, described: &mut Described) {
         let kinds = [
             (ReadFlags::CREATE | ReadFlags::MOVED_TO, EventType::Create),
             (ReadFlags::MOVED_FROM, EventType::Rename),
@@ -465,29 +560,23 @@ impl Watched {
         ];
         for (any_of, kind) in kinds {
             if flags.intersects(any_of) {
-                self.push(path, kind);
+                self.push(path, kind, described);
             }
         }
     }
 
-    fn push(&self, path: &Path, kind: EventType) {
+    fn push(&self, path: &Path, kind: EventType, described: &mut Described) {
         let still_there = matches!(
             kind,
             EventType::Create | EventType::Write | EventType::Chmod
         );
         let entries = self.entries.as_ref().filter(|_| still_there);
-        let entry = entries
-            .and_then(|accounts| entry::describe(&self.root.join(path), &accounts.names()).ok());
-        let mut waiting = self.waiting();
-        if waiting.len() == MOST_WAITING {
-            waiting.pop_front();
-        }
-        waiting.push_back(FilesystemEvent {
-            name: path.to_string_lossy().into_owned(),
-            r#type: kind.into(),
-            entry,
+        let entry = entries.and_then(|accounts| {
+            let path = self.root.join(path);
+            described.entry(path, self.rights.as_ref(), accounts)
         });
-        drop(waiting);
+        self.waiting
+            .push(Event::new(&path.to_string_lossy(), kind, entry));
         self.arrived.notify_one();
     }
 }
@@ -496,7 +585,7 @@ impl Watch {
     /// At least one, in the order in which they happened.
     pub(super) async fn next_events(&self) -> Vec<FilesystemEvent> {
         loop {
-            let events = self.watched.take();
+            let events = self.watched.waiting.take();
             if !events.is_empty() {
                 return events;
             }
@@ -531,4 +620,29 @@ fn refused(root: &Path, error: Errno) -> Error {
 
 fn unknown(name: &str) -> Error {
     Error::not_found(format!("watcher with id {name} not found"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::{Duration, Instant};
+
+    use super::{UNASKED, WatchRequest, Watches};
+    use crate::code::Code;
+    use crate::daemon::handover::Handover;
+
+    #[tokio::test]
+    async fn a_watch_that_nobody_has_asked_for_an_hour_is_forgotten() {
+        let watches = Watches::new(&Arc::new(Handover::default())).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let begin = || watches.begin(dir.path(), &WatchRequest::default(), None, None);
+        let before = Instant::now();
+        let name = watches.keep(begin().unwrap()).unwrap();
+        watches.forget_unasked(before + UNASKED);
+        assert_eq!(watches.events_of(&name).await.unwrap(), []);
+        watches.forget_unasked(Instant::now() + UNASKED + Duration::from_secs(1));
+        let gone = watches.events_of(&name).await.unwrap_err();
+        assert_eq!(gone.code, Code::NotFound);
+        assert!(watches.state().watches.is_empty());
+    }
 }
