@@ -22,7 +22,7 @@ pub(super) struct Handover {
     phase: watch::Sender<Phase>,
     /// Those who are between reading something and having passed it on.
     reading: watch::Sender<usize>,
-    /// Of clients that can come back.
+    /// Of clients that are waited for.
     connections: watch::Sender<usize>,
     /// Requests that are finished before anything else happens.
     finishing: watch::Sender<usize>,
@@ -52,6 +52,15 @@ impl Counted {
 impl Drop for Counted {
     fn drop(&mut self) {
         self.0.send_modify(|count| *count -= 1);
+    }
+}
+
+/// One less for as long as it is kept. It must be one that is counted.
+pub(super) struct Uncounted(watch::Sender<usize>);
+
+impl Drop for Uncounted {
+    fn drop(&mut self) {
+        self.0.send_modify(|count| *count += 1);
     }
 }
 
@@ -97,28 +106,34 @@ impl Handover {
         Counted::new(&self.connections)
     }
 
+    /// The connection of a request that cannot be answered before the handover is not waited for.
+    pub(super) fn unconnected(&self) -> Uncounted {
+        self.connections.send_modify(|count| *count -= 1);
+        Uncounted(self.connections.clone())
+    }
+
     pub(super) fn finishing(&self) -> Counted {
         Counted::new(&self.finishing)
     }
 
     pub(super) async fn until_finished(&self, limit: Duration) {
-        at_most(0, &self.finishing, limit).await;
+        none_of(&self.finishing, limit).await;
     }
 
     /// Until nobody is reading.
     pub(super) async fn until_unread(&self, limit: Duration) {
-        at_most(0, &self.reading, limit).await;
+        none_of(&self.reading, limit).await;
     }
 
-    /// Until there is no connection but one.
+    /// Until nobody is connected who is waited for.
     pub(super) async fn until_alone(&self, limit: Duration) {
-        at_most(1, &self.connections, limit).await;
+        none_of(&self.connections, limit).await;
     }
 }
 
-async fn at_most(most: usize, count: &watch::Sender<usize>, limit: Duration) {
+async fn none_of(count: &watch::Sender<usize>, limit: Duration) {
     let mut count = count.subscribe();
-    let _ = tokio::time::timeout(limit, count.wait_for(|count| *count <= most)).await;
+    let _ = tokio::time::timeout(limit, count.wait_for(|count| *count == 0)).await;
 }
 
 /// What a client is told whose stream ends though nothing has happened to what it is about.

@@ -182,7 +182,7 @@ async fn accept(listener: Arc<Listener>, daemon: Arc<Daemon>, closed: Arc<Notify
             Ok((connection, _)) => {
                 let (daemon, closed) = (Arc::clone(&daemon), Arc::clone(&closed));
                 // here and not in the task, before which the daemon may be replaced
-                let connected = api.is_envd().then(|| daemon.handover.connected());
+                let connected = daemon.handover.connected();
                 tokio::spawn(async move {
                     let _connected = connected;
                     serve(connection, api, daemon).await;

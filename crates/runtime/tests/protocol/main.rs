@@ -27,6 +27,7 @@ mod sandboxd;
 mod storage;
 mod strict;
 mod upgrade;
+mod upgrade_clients;
 mod upgrade_failing;
 mod upgrade_load;
 mod upgrade_state;

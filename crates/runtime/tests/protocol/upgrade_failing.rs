@@ -23,12 +23,12 @@ const ASK: &[u8] = b"GET /health HTTP/1.1\r\nhost: sandbox\r\n\r\n";
 const A_MOMENT: Duration = Duration::from_millis(300);
 
 /// An upload of which the half is sent, so that the daemon is not replaced before the rest.
-struct Held {
+pub(crate) struct Held {
     connection: TcpStream,
 }
 
 impl Held {
-    fn new(daemon: &Daemon) -> Self {
+    pub(crate) fn new(daemon: &Daemon) -> Self {
         let path = daemon.path("held");
         let mut connection = begin_upload(daemon, &path);
         connection.write_all(b"first").unwrap();
@@ -36,21 +36,21 @@ impl Held {
         Self { connection }
     }
 
-    fn finish(mut self) {
+    pub(crate) fn finish(mut self) {
         self.connection.write_all(b"other").unwrap();
         assert_eq!(Answer::read(self.connection).status, 200);
     }
 }
 
 /// Whether it has found that the program starts, and accepts nobody any more.
-fn is_draining(daemon: &Daemon) -> bool {
+pub(crate) fn is_draining(daemon: &Daemon) -> bool {
     let mut connection = daemon.connect();
     connection.set_read_timeout(Some(A_MOMENT)).unwrap();
     connection.write_all(ASK).unwrap();
     connection.read(&mut [0]).is_err()
 }
 
-fn is_replaced(daemon: &Daemon) -> bool {
+pub(crate) fn is_replaced(daemon: &Daemon) -> bool {
     let arguments = fs::read(format!("/proc/{}/cmdline", daemon.pid())).unwrap();
     String::from_utf8(arguments)
         .unwrap()
@@ -58,7 +58,7 @@ fn is_replaced(daemon: &Daemon) -> bool {
 }
 
 /// A connection on which something was asked and answered.
-fn in_use(daemon: &Daemon) -> TcpStream {
+pub(crate) fn in_use(daemon: &Daemon) -> TcpStream {
     let mut connection = daemon.connect();
     connection.write_all(ASK).unwrap();
     let mut answer = [0; 1000];
@@ -68,7 +68,7 @@ fn in_use(daemon: &Daemon) -> TcpStream {
 }
 
 /// Asks to be replaced by the same program.
-fn ask_to_upgrade(connection: &mut TcpStream) {
+pub(crate) fn ask_to_upgrade(connection: &mut TcpStream) {
     let request =
         b"POST /upgrade HTTP/1.1\r\nhost: x\r\nx-access-token: secret\r\ncontent-length: 0\r\n\r\n";
     connection.write_all(request).unwrap();

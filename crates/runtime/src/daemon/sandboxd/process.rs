@@ -10,6 +10,7 @@ use crate::code::Code;
 use crate::daemon::Daemon;
 use crate::daemon::body::Body;
 use crate::daemon::error::Error;
+use crate::daemon::handover::{self, Handover};
 use crate::daemon::process::{Event, Events, Launch, Process, Stream, capture};
 use crate::daemon::route::Asked;
 use crate::daemon::rpc::{self, Sink};
@@ -30,10 +31,15 @@ const CONTROL_D: &[u8] = b"\x04";
 struct Attended {
     process: Arc<Process>,
     events: Events,
+    /// Whether it goes on without its client, who did not leave it.
+    is_left: bool,
 }
 
 impl Drop for Attended {
     fn drop(&mut self) {
+        if self.is_left {
+            return;
+        }
         // one that has ended is not signalled
         let _ = self.process.signal_group(Signal::KILL);
     }
@@ -53,7 +59,7 @@ impl Daemon {
                         let pty = request.pty.map(terminal);
                         self.begin(&user, request.config, pty, true)
                     });
-                    forward(begun, sink)
+                    forward(begun, sink, Arc::clone(&self.handover))
                 })
                 .await
             }
@@ -125,8 +131,15 @@ impl Daemon {
             deadline: None,
         });
         // here a program that cannot be started is no fault of the request
-        let (process, events) = launched.map_err(|e| Error::internal(e.message))?;
-        Ok(Attended { process, events })
+        let (process, events) = launched.map_err(|e| match e.code {
+            Code::InvalidArgument => Error::internal(e.message),
+            _ => e,
+        })?;
+        Ok(Attended {
+            process,
+            events,
+            is_left: false,
+        })
     }
 
     fn process(&self, id: i32) -> Result<Arc<Process>, Error> {
@@ -185,7 +198,11 @@ async fn execute(begun: &mut Attended) -> Result<ExecuteResponse, Error> {
 }
 
 /// Sends a client what happens to a process: first its id, at last how it ended.
-async fn forward(begun: Result<Attended, Error>, sink: Sink<StartResponse>) -> Result<(), Error> {
+async fn forward(
+    begun: Result<Attended, Error>,
+    sink: Sink<StartResponse>,
+    handover: Arc<Handover>,
+) -> Result<(), Error> {
     let mut begun = begun?;
     let init = InitEvent {
         process_id: i32::try_from(begun.process.pid).unwrap_or_default(),
@@ -195,10 +212,21 @@ async fn forward(begun: Result<Attended, Error>, sink: Sink<StartResponse>) -> R
         ..StartResponse::default()
     };
     sink.send(&init).await?;
-    while let Some(event) = begun.events.recv().await {
+    loop {
+        let event = tokio::select! {
+            biased;
+            // what was read of the process is told before a daemon leaves
+            event = begun.events.recv() => event,
+            () = handover.closing() => {
+                begun.is_left = true;
+                return Err(handover::come_again());
+            }
+        };
+        let Some(event) = event else {
+            return Ok(());
+        };
         sink.send(&message_of(event)).await?;
     }
-    Ok(())
 }
 
 fn message_of(event: Event) -> StartResponse {

@@ -74,6 +74,8 @@ async fn upgrade(
         return Err((StatusCode::CONFLICT, message));
     }
     let program = Program::receive(daemon, body).await?;
+    // if the caller leaves, his connection is like any other
+    let _not_waited_for = daemon.handover.unconnected();
     let daemon = Arc::clone(daemon);
     // a task of its own: a caller that leaves must not leave the daemon half way
     let replacing = tokio::spawn(async move {

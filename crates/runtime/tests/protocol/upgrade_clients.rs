@@ -1,0 +1,87 @@
+//! Those who are being served when a daemon is replaced, and those who tell it to stop at that moment.
+
+use std::fs;
+use std::thread;
+
+use serde_json::json;
+
+use crate::client::{decode, shell};
+use crate::daemon::{Daemon, wait_until};
+use crate::upgrade::{TOKEN, join, launch, start, until_told_to_come_again, upgrade};
+use crate::upgrade_failing::{Held, ask_to_upgrade, in_use, is_draining, is_replaced};
+use crate::upgrade_state::until_exists;
+
+/// Spoken to on the port of another API, with a token.
+fn with_token(mut daemon: Daemon) -> Daemon {
+    let other = std::mem::replace(&mut daemon.address, daemon.envd);
+    assert_eq!(daemon.init(&json!({"accessToken": "secret"})).status, 204);
+    daemon.address = other;
+    daemon
+}
+
+#[test]
+fn output_is_told_to_its_end_when_whoever_asked_for_the_upgrade_has_left() {
+    let daemon = launch();
+    let running = start(&daemon, &shell("exec seq 1 3000000"));
+    let selector = running.selector();
+    let written = || fs::read(format!("/proc/{}/io", running.pid)).unwrap();
+    wait_until("it waits for its reader", || {
+        let before = written();
+        thread::sleep(std::time::Duration::from_millis(300));
+        written() == before
+    });
+    let held = Held::new(&daemon);
+    let mut caller = in_use(&daemon);
+    ask_to_upgrade(&mut caller);
+    wait_until("the program was tried", || is_draining(&daemon));
+    drop(caller);
+    held.finish();
+    let text = until_told_to_come_again(running.events);
+    let text = text + &join(&daemon, &selector).finish().stdout;
+    let expected: String = (1..=3_000_000).map(|n| format!("{n}\n")).collect();
+    assert!(
+        text == expected,
+        "{} of {} bytes",
+        text.len(),
+        expected.len()
+    );
+}
+
+#[test]
+fn downloads_from_other_ports_are_finished() {
+    let legacy = (Daemon::launch_legacy as fn() -> Daemon, "/download/big");
+    let sandboxd = (Daemon::launch_sandboxd as fn() -> Daemon, "/v1/files/big");
+    for (launch, target) in [legacy, sandboxd] {
+        let daemon = with_token(launch());
+        let size = 64 << 20;
+        let big = fs::File::create(daemon.root().join("big")).unwrap();
+        big.set_len(size).unwrap();
+        let mut download = daemon.open("GET", target, &TOKEN, b"");
+        assert_eq!(download.status, 200);
+        thread::scope(|scope| {
+            scope.spawn(|| upgrade(&daemon, b""));
+            wait_until("it is being replaced", || {
+                is_draining(&daemon) || is_replaced(&daemon)
+            });
+            let read = std::io::copy(&mut download, &mut std::io::sink()).unwrap();
+            assert_eq!(read, size, "{target}");
+        });
+        wait_until("it is replaced", || is_replaced(&daemon));
+    }
+}
+
+#[test]
+fn a_stream_of_sandboxd_is_told_why_it_ends_and_its_process_goes_on() {
+    let daemon = with_token(Daemon::launch_sandboxd());
+    let (go, done) = (daemon.path("go"), daemon.path("done"));
+    let script = format!("echo begun; {}; echo > {done}", until_exists(&go));
+    let request = json!({"config": {"command": ["sh", "-c", script]}});
+    let method = "/process.v1.ProcessService/Start";
+    let mut stream = daemon.stream_with(method, &TOKEN, &request);
+    assert!(stream.message()["init"].is_object());
+    assert_eq!(decode(&stream.message()["stdout"]), "begun\n");
+    upgrade(&daemon, b"");
+    assert_eq!(stream.end()["error"]["code"], "unavailable");
+    fs::write(&go, "").unwrap();
+    wait_until("it is done", || fs::exists(&done).unwrap());
+}
