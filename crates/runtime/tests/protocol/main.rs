@@ -19,6 +19,7 @@ mod legacy;
 mod library;
 mod limits;
 mod load;
+mod odd_files;
 mod once;
 mod ordinary;
 mod process;

@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Read, Seek, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::UNIX_EPOCH;
+use std::time::{Duration, UNIX_EPOCH};
 
 use http::header::{
     ACCEPT_RANGES, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_RANGE, CONTENT_TYPE,
@@ -141,7 +141,10 @@ impl Found {
     }
 
     fn date(&self, response: &mut Response<Body>) {
-        if let Ok(modified) = self.metadata.modified() {
+        // from then on such dates cannot be written, as before 1970
+        let end = UNIX_EPOCH + Duration::from_secs(253_402_300_800);
+        let modified = self.metadata.modified();
+        if let Some(modified) = modified.ok().filter(|at| (UNIX_EPOCH..end).contains(at)) {
             set(response, LAST_MODIFIED, &httpdate::fmt_http_date(modified));
         }
     }

@@ -36,7 +36,7 @@ pub(super) fn describe(path: &Path, names: &Names) -> io::Result<EntryInfo> {
         owner: names.user(own.uid()),
         group: names.group(own.gid()),
         modified_time: Some(Timestamp {
-            seconds: own.mtime(),
+            seconds: within_calendar(own.mtime()),
             nanos: i32::try_from(own.mtime_nsec()).unwrap_or_default(),
         }),
         symlink_target: is_symlink.then(|| resolved(path)),
@@ -86,6 +86,11 @@ fn kind_of(metadata: &Metadata) -> FileType {
     } else {
         FileType::Unspecified
     }
+}
+
+/// The seconds of a time that can be written down: from year 1 to year 9999. Files may be of any other.
+pub(in crate::daemon) fn within_calendar(seconds: i64) -> i64 {
+    seconds.clamp(-62_135_596_800, 253_402_300_799)
 }
 
 /// Of a link that leads nowhere, its own path.

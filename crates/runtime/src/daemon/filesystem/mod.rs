@@ -3,7 +3,7 @@
 //! `entry` describes what is at a path, `tree` lists, makes, moves and removes, `watches` hears from the kernel what happens in
 //! directories, `interest` remembers who wants to know, and `queue` what they were not told yet.
 
-mod entry;
+pub(super) mod entry;
 mod interest;
 mod queue;
 pub(super) mod tree;

@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use crate::daemon::body::Body;
 use crate::daemon::error::Error;
 use crate::daemon::files::{self, Multipart, Refusal, Target};
+use crate::daemon::filesystem::entry::within_calendar;
 use crate::daemon::root::{self, Entry};
 use crate::daemon::scope::Scope;
 use crate::daemon::users::User;
@@ -110,7 +111,8 @@ fn get(daemon: &Daemon, path: &str, request: &Parts) -> Result<Response<Body>, R
 }
 
 fn describe(entry: &Entry) -> Value {
-    let modified = DateTime::from_timestamp(entry.metadata.mtime(), 0).unwrap_or_default();
+    let seconds = within_calendar(entry.metadata.mtime());
+    let modified = DateTime::from_timestamp(seconds, 0).unwrap_or_default();
     json!({
         "name": entry.name,
         "size": entry.metadata.len(),
