@@ -40,7 +40,8 @@ mod upgrade;
 mod users;
 
 use std::ffi::OsString;
-use std::io;
+use std::fmt::Display;
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -101,17 +102,22 @@ pub fn main(words: &[&str], arguments: impl Iterator<Item = OsString>) -> ExitCo
             return ExitCode::SUCCESS;
         }
         Err(error) => {
-            eprintln!("sandbar-runtime: {error}\nTry 'sandbar-runtime --help'.");
+            log(format_args!("{error}\nTry 'sandbar-runtime --help'."));
             return ExitCode::from(2);
         }
     };
     match run(options) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("sandbar-runtime: {error}");
+            log(error);
             ExitCode::FAILURE
         }
     }
+}
+
+/// Says something to whoever reads what the daemon writes. That nobody does is no reason to stop.
+fn log(what: impl Display) {
+    let _ = writeln!(io::stderr(), "sandbar-runtime: {what}");
 }
 
 /// Serves until it is told to stop by SIGTERM or SIGINT.
@@ -200,7 +206,7 @@ impl Daemon {
             let made = made.and_then(|user| root.make(&user).map_err(|e| e.to_string()));
             if let Err(error) = made {
                 let path = root.path().display();
-                eprintln!("sandbar-runtime: cannot make '{path}': {error}");
+                log(format_args!("cannot make '{path}': {error}"));
             }
         }
     }

@@ -21,7 +21,7 @@ use super::body::Body;
 use super::handover::Handover;
 use super::options::Options;
 use super::upgrade::{Inherit, state};
-use super::{Daemon, legacy, route, rpc, sandboxd, sys};
+use super::{Daemon, legacy, log, route, rpc, sandboxd, sys};
 
 /// Longer than proxies in front keep a connection, so that it is never the daemon who closes one that is about to be used.
 const IDLE: Duration = Duration::from_secs(640);
@@ -190,7 +190,7 @@ async fn accept(listener: Arc<Listener>, daemon: Arc<Daemon>, closed: Arc<Notify
                 });
             }
             Err(error) => {
-                eprintln!("sandbar-runtime: cannot accept a connection: {error}");
+                log(format_args!("cannot accept a connection: {error}"));
                 tokio::time::sleep(PAUSE).await;
             }
         }

@@ -15,6 +15,7 @@ mod grpc;
 mod grpc_client;
 mod hostile;
 mod init;
+mod lasting;
 mod legacy;
 mod library;
 mod limits;

@@ -17,8 +17,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
-use super::sys;
 use super::upgrade::Inherit;
+use super::{log, sys};
 
 /// How often the reference looks.
 const EVERY: Duration = Duration::from_secs(1);
@@ -43,7 +43,9 @@ pub(super) async fn follow(host: IpAddr, published: Published) {
             }
             Err(error) if !blind => {
                 blind = true;
-                eprintln!("sandbar-runtime: cannot see which ports are listened on: {error}");
+                log(format_args!(
+                    "cannot see which ports are listened on: {error}"
+                ));
             }
             Err(_) => {}
         }
@@ -145,7 +147,7 @@ impl Published {
 fn complain(address: SocketAddr, error: &io::Error) {
     // whoever has the port is reached there without help
     if error.kind() != io::ErrorKind::AddrInUse {
-        eprintln!("sandbar-runtime: cannot forward {address}: {error}");
+        log(format_args!("cannot forward {address}: {error}"));
     }
 }
 

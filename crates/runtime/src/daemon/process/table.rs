@@ -20,8 +20,8 @@ use crate::code::Code;
 use crate::daemon::channel;
 use crate::daemon::error::Error;
 use crate::daemon::handover::Handover;
-use crate::daemon::sys;
 use crate::daemon::upgrade::{Inherit, state};
+use crate::daemon::{log, sys};
 use crate::messages::once::Outcome;
 use crate::messages::process::{EndEvent, ProcessInfo, ProcessSelector};
 
@@ -144,7 +144,7 @@ impl Processes {
         for live in state.live {
             match resumed(&live) {
                 Ok(process) => drop(processes.look_after(process, handover)),
-                Err(error) => eprintln!("sandbar-runtime: process {} is left: {error}", live.pid),
+                Err(error) => log(format_args!("process {} is left: {error}", live.pid)),
             }
         }
         for fd in state.abandoned {
