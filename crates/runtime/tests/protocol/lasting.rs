@@ -1,8 +1,14 @@
 //! What must not keep a daemon from its work: clients that leave or stall, a log that nobody reads, its own end.
 
+use std::fs;
+use std::io::Write as _;
 use std::process::Command;
 
-use crate::daemon::{Daemon, PROGRAM};
+use serde_json::json;
+
+use crate::client::Answer;
+use crate::daemon::{Daemon, PROGRAM, wait_until};
+use crate::upgrade::begin_upload;
 
 #[test]
 fn a_log_that_nobody_reads_any_more_is_no_reason_to_end() {
@@ -16,4 +22,28 @@ fn a_log_that_nobody_reads_any_more_is_no_reason_to_end() {
     let mut daemon = Daemon::launch_by(command, "127.0.0.1");
     assert_eq!(daemon.get("/health").status, 204);
     daemon.assert_alive();
+}
+
+#[test]
+fn uploads_that_stall_keep_nobody_from_other_files() {
+    let daemon = Daemon::launch();
+    fs::write(daemon.home().join("file"), "content").unwrap();
+    let stalled: Vec<_> = (0..520)
+        .map(|number| {
+            let mut upload = begin_upload(&daemon, &daemon.path(&number.to_string()));
+            upload.write_all(b"first").unwrap();
+            upload
+        })
+        .collect();
+    // all of them have arrived, as this comes after them
+    wait_until("some have begun", || daemon.home().join("100").exists());
+    assert_eq!(daemon.get("/health").status, 204);
+    assert_eq!(daemon.get("/files?path=file").text(), "content");
+    let listed = daemon.call("/filesystem.Filesystem/ListDir", &json!({"path": ""}));
+    assert!(listed["entries"].as_array().unwrap().len() > 100);
+    for mut upload in stalled {
+        upload.write_all(b"other").unwrap();
+        assert_eq!(Answer::read(upload).finish().status, 200);
+    }
+    assert_eq!(daemon.read("519"), b"firstother");
 }

@@ -13,6 +13,7 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use hyper::body::Incoming;
 use rustix::process::geteuid;
 use serde::Serialize;
+use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
 use super::access::{self, Operation};
@@ -29,6 +30,9 @@ const BUFFER: usize = 256 << 10;
 
 /// More than anybody uploads at once; what is answered about them is kept in memory.
 const MOST_FILES: usize = 10_000;
+
+/// Each has a thread until its body is written, also while nothing comes. The rest of the threads is for other work on files.
+static WRITERS: Semaphore = Semaphore::const_new(128);
 
 /// What is answered about each file.
 #[derive(Serialize)]
@@ -60,6 +64,7 @@ pub(in crate::daemon) async fn receive<T: Send + 'static>(
 ) -> Result<T, Refusal> {
     let outcome = match writer {
         Ok(write) => {
+            let _one_of_few = WRITERS.acquire().await.map_err(Error::broken)?;
             let (reader, arriving) = arriving::channel();
             let writing = spawn_blocking(move || write(arriving));
             let ((), written) = tokio::join!(arriving::feed(&mut body, reader), writing);
