@@ -66,3 +66,38 @@ fn files_of_every_age_are_listed() {
         ]
     );
 }
+
+#[test]
+fn files_that_have_no_length_before_they_are_read_are_read_to_their_end() {
+    let daemon = Daemon::launch();
+    for path in [
+        "/proc/version",
+        "/sys/kernel/mm/transparent_hugepage/enabled",
+    ] {
+        let Ok(content) = fs::read_to_string(path) else {
+            continue;
+        };
+        let target = format!("/files?path={path}");
+        assert_eq!(daemon.get(&target).text(), content);
+        let part = [("range", "bytes=0-1")];
+        let reply = daemon.request("GET", &target, &part, b"");
+        assert_eq!((reply.status, reply.text()), (200, &*content), "{path}");
+        let packed = daemon.request("GET", &target, &[("accept-encoding", "gzip")], b"");
+        let mut unpacked = String::new();
+        let mut reader = flate2::read::GzDecoder::new(&*packed.body);
+        std::io::Read::read_to_string(&mut reader, &mut unpacked).unwrap();
+        assert_eq!(unpacked, content);
+    }
+}
+
+#[test]
+fn a_part_of_an_empty_file_is_all_of_it() {
+    let daemon = Daemon::launch();
+    fs::write(daemon.home().join("empty"), "").unwrap();
+    let part = [("range", "bytes=0-99")];
+    let reply = daemon.request("GET", "/files?path=empty", &part, b"");
+    assert_eq!(
+        (reply.status, reply.header("content-length")),
+        (200, Some("0"))
+    );
+}

@@ -88,6 +88,8 @@ fn one_range(text: &str, size: u64) -> Part {
             .and_then(|(from, to)| (from <= to).then(|| from..to.saturating_add(1).min(size))),
     };
     match range {
+        // clients ask so for the beginning of files that they do not know
+        Some(_) if size == 0 => Part::Whole,
         Some(range) if range.start < range.end => Part::Range(range),
         _ => Part::Unsatisfiable,
     }

@@ -17,7 +17,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 const PIECE: usize = 256 << 10;
 
 pub(crate) struct Content {
-    /// Unknown when compressed.
+    /// Unknown when compressed, and of files that do not say it.
     length: Option<u64>,
     step: Step,
 }
@@ -30,15 +30,16 @@ enum Step {
 
 struct Source {
     file: File,
-    left: u64,
+    /// Nothing if all of it is to be read, however much that is.
+    left: Option<u64>,
     gzip: Option<GzEncoder<Vec<u8>>>,
 }
 
 impl Content {
-    /// The next `length` bytes of the file, which must not become fewer meanwhile.
-    pub(super) fn plain(file: File, length: u64) -> Self {
+    /// The next `length` bytes of the file, which must not become fewer meanwhile, or all that come.
+    pub(super) fn plain(file: File, length: Option<u64>) -> Self {
         Self {
-            length: Some(length),
+            length,
             step: Step::Next(Box::new(Source {
                 file,
                 left: length,
@@ -47,7 +48,7 @@ impl Content {
         }
     }
 
-    pub(super) fn gzip(file: File, length: u64) -> Self {
+    pub(super) fn gzip(file: File, length: Option<u64>) -> Self {
         Self {
             length: None,
             step: Step::Next(Box::new(Source {
@@ -99,16 +100,22 @@ impl Source {
     }
 
     fn read_plain(&mut self, most: usize) -> io::Result<Vec<u8>> {
-        let wanted = usize::try_from(self.left).unwrap_or(most).min(most);
+        let left = self.left.map(|left| usize::try_from(left).unwrap_or(most));
+        let wanted = left.unwrap_or(most).min(most);
         let mut piece = Vec::with_capacity(wanted);
         while piece.len() < wanted {
-            if rustix::io::read(&self.file, spare_capacity(&mut piece))? == 0 {
-                return Err(io::Error::from(io::ErrorKind::UnexpectedEof));
+            match rustix::io::read(&self.file, spare_capacity(&mut piece))? {
+                0 if self.left.is_none() => return Ok(piece),
+                0 => return Err(io::Error::from(io::ErrorKind::UnexpectedEof)),
+                _ => {}
             }
         }
+        let Some(left) = &mut self.left else {
+            return Ok(piece);
+        };
         // a vector may have got more room than it was asked for
         piece.truncate(wanted);
-        self.left -= wanted as u64;
+        *left -= wanted as u64;
         Ok(piece)
     }
 

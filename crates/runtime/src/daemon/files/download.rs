@@ -13,6 +13,7 @@ use http::header::{
 };
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Response, StatusCode};
+use rustix::fs::fstatfs;
 use tokio::task::spawn_blocking;
 
 use super::access::{self, Operation};
@@ -23,6 +24,9 @@ use super::{Query, Refusal, kind, resolve};
 use crate::daemon::Daemon;
 use crate::daemon::body::Body;
 use crate::daemon::error::Error;
+
+/// The type of the file system at `/sys`.
+const SYSFS: i64 = 0x6265_6572;
 
 /// How much of a file decides what it is.
 const BEGINNING: u64 = 512;
@@ -109,7 +113,7 @@ impl Found {
         self.describe(&mut response)?;
         if wanted == Encoding::Gzip && !conditions::present(&request.headers) {
             set(&mut response, CONTENT_ENCODING, "gzip");
-            let length = self.metadata.len();
+            let length = self.length()?;
             *response.body_mut() = Body::File(Content::gzip(self.file, length));
             return Ok(response);
         }
@@ -140,6 +144,21 @@ impl Found {
         Ok(())
     }
 
+    /// Nothing where only reading it tells: the kernel's own files say that they are empty, or a page long.
+    fn length(&self) -> Result<Option<u64>, Refusal> {
+        let said = self.metadata.len();
+        let may_be_wrong = said == 0 || fstatfs(&self.file).is_ok_and(|at| at.f_type == SYSFS);
+        if !may_be_wrong {
+            return Ok(Some(said));
+        }
+        let mut file = &self.file;
+        let read = file
+            .read(&mut [0])
+            .and_then(|read| file.rewind().map(|()| read))
+            .map_err(|e| Refusal::of_path("reading", &self.path, &e))?;
+        Ok((read == 0).then_some(0))
+    }
+
     fn date(&self, response: &mut Response<Body>) {
         // from then on such dates cannot be written, as before 1970
         let end = UNIX_EPOCH + Duration::from_secs(253_402_300_800);
@@ -150,10 +169,11 @@ impl Found {
     }
 
     fn fill(mut self, request: &Parts, response: &mut Response<Body>) -> Result<(), Refusal> {
-        let size = self.metadata.len();
+        let length = self.length()?;
+        let size = length.unwrap_or_default();
         let modified = self.metadata.modified().unwrap_or(UNIX_EPOCH);
         match conditions::part(&request.headers, size, modified) {
-            Part::Whole => *response.body_mut() = Body::File(Content::plain(self.file, size)),
+            Part::Whole => *response.body_mut() = Body::File(Content::plain(self.file, length)),
             Part::NotModified => {
                 *response.status_mut() = StatusCode::NOT_MODIFIED;
                 response.headers_mut().remove(CONTENT_TYPE);
@@ -175,7 +195,7 @@ impl Found {
                     &format!("bytes {first}-{last}/{size}"),
                 );
                 *response.status_mut() = StatusCode::PARTIAL_CONTENT;
-                let content = Content::plain(self.file, range.end - range.start);
+                let content = Content::plain(self.file, Some(range.end - range.start));
                 *response.body_mut() = Body::File(content);
             }
         }
