@@ -38,10 +38,31 @@ impl Error {
         Self::new(code_of(error), message)
     }
 
+    pub(crate) fn missing(path: &Path) -> Self {
+        Self::not_found(format!("path '{}' does not exist", path.display()))
+    }
+
+    /// The same of a path at which there should be something.
+    pub(crate) fn of_existing(doing: &str, path: &Path, error: &io::Error) -> Self {
+        if is_missing(error) {
+            Self::missing(path)
+        } else {
+            Self::of_path(doing, path, error)
+        }
+    }
+
     /// The daemon's own work broke off, which no request should be able to cause.
     pub(crate) fn broken(cause: impl Display) -> Self {
         Self::internal(format!("the request broke off: {cause}"))
     }
+}
+
+/// What is missing is so also below something that is no directory.
+pub(crate) fn is_missing(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+    )
 }
 
 fn code_of(error: &io::Error) -> Code {

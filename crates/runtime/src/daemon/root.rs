@@ -4,10 +4,8 @@
 //! its user can. A path is looked at before it is used, and whoever changes a link in between can still lead it out.
 
 use std::fs;
-use std::io::{self, ErrorKind};
+use std::io;
 use std::path::{Component, Path, PathBuf};
-
-use http::StatusCode;
 
 use super::error::Error;
 use super::files::Refusal;
@@ -151,17 +149,8 @@ pub(super) fn path_of(encoded: &str) -> Result<String, Refusal> {
         .map_err(|_| Refusal::bad_request("the path is not UTF-8"))
 }
 
-/// What is missing is so also below something that is no directory.
 pub(super) fn metadata(path: &Path) -> Result<fs::Metadata, Refusal> {
-    fs::metadata(path).map_err(|error| match error.kind() {
-        ErrorKind::NotFound | ErrorKind::NotADirectory => missing(path),
-        _ => Refusal::of_path("reading", path, &error),
-    })
-}
-
-pub(super) fn missing(path: &Path) -> Refusal {
-    let message = format!("path '{}' does not exist", path.display());
-    Refusal::new(StatusCode::NOT_FOUND, message)
+    fs::metadata(path).map_err(|e| Refusal::of_existing("reading", path, &e))
 }
 
 #[cfg(test)]

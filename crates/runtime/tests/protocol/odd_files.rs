@@ -1,6 +1,7 @@
 //! Files and directories that are not as most are: of another age, without a length, behind links that lead nowhere.
 
 use std::fs::{self, File};
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -100,4 +101,39 @@ fn a_part_of_an_empty_file_is_all_of_it() {
         (reply.status, reply.header("content-length")),
         (200, Some("0"))
     );
+}
+
+#[test]
+fn no_directory_is_made_where_a_link_leads_nowhere() {
+    let daemon = Daemon::launch();
+    symlink("nowhere", daemon.home().join("link")).unwrap();
+    let refusal = daemon.refusal("/filesystem.Filesystem/MakeDir", &json!({"path": "link"}));
+    assert_eq!(refusal.0, "invalid_argument", "{}", refusal.1);
+    assert!(!daemon.home().join("nowhere").exists());
+}
+
+#[test]
+fn what_is_below_a_file_is_missing_whoever_asks() {
+    let daemon = Daemon::launch();
+    fs::write(daemon.home().join("file"), "").unwrap();
+    let path = json!({"path": "file/x"});
+    let from = json!({"source": "file/x", "destination": "y"});
+    for (method, request) in [
+        ("Stat", &path),
+        ("ListDir", &path),
+        ("CreateWatcher", &path),
+        ("Move", &from),
+    ] {
+        let refusal = daemon.refusal(&format!("/filesystem.Filesystem/{method}"), request);
+        assert_eq!(refusal.0, "not_found", "{method}: {}", refusal.1);
+    }
+    let compose = json!({"source_paths": ["file/x"], "destination": "y"}).to_string();
+    for reply in [
+        daemon.get("/files?path=file/x"),
+        daemon.request("POST", "/files/compose", &[], compose.as_bytes()),
+    ] {
+        let message = format!("path '{}' does not exist", daemon.path("file/x"));
+        assert_eq!((reply.status, reply.message()), (404, message));
+    }
+    assert!(!daemon.home().join("y").exists());
 }

@@ -76,13 +76,7 @@ fn run(daemon: &Daemon, body: &[u8]) -> Result<Written, Refusal> {
 
 /// Before anything is written: a missing source must not cost the destination its content.
 fn check(source: &Path, destination: &Path) -> Result<(), Refusal> {
-    let found = fs::metadata(source).map_err(|error| match error.kind() {
-        ErrorKind::NotFound => Refusal::new(
-            StatusCode::NOT_FOUND,
-            format!("path '{}' does not exist", source.display()),
-        ),
-        _ => Refusal::of_path("reading", source, &error),
-    })?;
+    let found = fs::metadata(source).map_err(|e| Refusal::of_existing("reading", source, &e))?;
     if !found.is_file() {
         let message = format!("path '{}' is not a regular file", source.display());
         return Err(Refusal::bad_request(message));

@@ -1,7 +1,7 @@
 //! `GET /files`.
 
 use std::fs::{File, Metadata, OpenOptions};
-use std::io::{ErrorKind, Read, Seek, SeekFrom};
+use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -85,13 +85,7 @@ fn open(path: &Path) -> Result<(File, Metadata), Refusal> {
         .custom_flags(libc::O_NONBLOCK)
         .open(path)
         .and_then(|file| Ok((file.metadata()?, file)));
-    let (metadata, file) = opened.map_err(|error| match error.kind() {
-        ErrorKind::NotFound | ErrorKind::NotADirectory => Refusal::new(
-            StatusCode::NOT_FOUND,
-            format!("path '{}' does not exist", path.display()),
-        ),
-        _ => Refusal::of_path("opening", path, &error),
-    })?;
+    let (metadata, file) = opened.map_err(|e| Refusal::of_existing("opening", path, &e))?;
     if metadata.is_dir() {
         let message = format!("path '{}' is a directory", path.display());
         return Err(Refusal::bad_request(message));

@@ -31,7 +31,7 @@ pub(super) use self::upload::{
     Target, boundary_of, copy, fill, of_body, open_for, receive, upload,
 };
 use super::body::Body;
-use super::error::Error;
+use super::error::{Error, is_missing};
 use super::users::User;
 use super::{Daemon, paths, route};
 
@@ -65,6 +65,15 @@ impl Refusal {
                 Self::bad_request(format!("path '{}' is a directory", path.display()))
             }
             _ => Error::of_path(doing, path, error).into(),
+        }
+    }
+
+    /// The same of a path at which there should be something.
+    pub(super) fn of_existing(doing: &str, path: &Path, error: &io::Error) -> Self {
+        if is_missing(error) {
+            Error::missing(path).into()
+        } else {
+            Self::of_path(doing, path, error)
         }
     }
 

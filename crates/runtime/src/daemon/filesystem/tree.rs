@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::entry;
 use crate::code::Code;
-use crate::daemon::error::Error;
+use crate::daemon::error::{Error, is_missing};
 use crate::daemon::paths;
 use crate::daemon::scope::Scope;
 use crate::daemon::users::Names;
@@ -18,14 +18,7 @@ pub(super) fn stat(scope: &Scope, path: &str) -> Result<EntryInfo, Error> {
 }
 
 fn describe(path: &Path, names: &Names) -> Result<EntryInfo, Error> {
-    entry::describe(path, names).map_err(|error| match error.kind() {
-        ErrorKind::NotFound | ErrorKind::NotADirectory => missing(path),
-        _ => Error::of_path("reading", path, &error),
-    })
-}
-
-pub(super) fn missing(path: &Path) -> Error {
-    Error::not_found(format!("path '{}' does not exist", path.display()))
+    entry::describe(path, names).map_err(|e| Error::of_existing("reading", path, &e))
 }
 
 /// A directory to look into, links followed.
@@ -36,8 +29,7 @@ pub(super) fn check_directory(path: &Path) -> Result<(), Error> {
             "path '{}' is not a directory",
             path.display()
         ))),
-        Err(error) if error.kind() == ErrorKind::NotFound => Err(missing(path)),
-        Err(error) => Err(Error::of_path("reading", path, &error)),
+        Err(error) => Err(Error::of_existing("reading", path, &error)),
     }
 }
 
@@ -82,22 +74,28 @@ pub(super) fn make_directory(scope: &Scope, path: &str) -> Result<EntryInfo, Err
             let message = format!("directory already exists: '{}'", path.display());
             return Err(Error::new(Code::AlreadyExists, message));
         }
-        Ok(_) => {
-            let message = format!("path '{}' exists and is not a directory", path.display());
-            return Err(Error::invalid(message));
-        }
+        Ok(_) => return Err(in_the_way(&path)),
         Err(error) if error.kind() == ErrorKind::NotFound => {}
         Err(error) => return Err(Error::of_path("making", &path, &error)),
     }
     paths::make_directories(&path, &scope.user).map_err(|e| Error::of_path("making", &path, &e))?;
+    // a link that leads nowhere is there, and stays what it is
+    if !path.is_dir() {
+        return Err(in_the_way(&path));
+    }
     describe(&path, &scope.names())
+}
+
+fn in_the_way(path: &Path) -> Error {
+    let message = format!("path '{}' exists and is not a directory", path.display());
+    Error::invalid(message)
 }
 
 pub(super) fn rename(scope: &Scope, request: &MoveRequest) -> Result<EntryInfo, Error> {
     let source = scope.resolve(&request.source)?;
     let destination = scope.resolve(&request.destination)?;
-    if fs::symlink_metadata(&source).is_err_and(|e| e.kind() == ErrorKind::NotFound) {
-        return Err(missing(&source));
+    if fs::symlink_metadata(&source).is_err_and(|e| is_missing(&e)) {
+        return Err(Error::missing(&source));
     }
     if let Some(parent) = destination.parent() {
         paths::make_directories(parent, &scope.user)
@@ -119,9 +117,7 @@ pub(super) fn remove(scope: &Scope, path: &str) -> Result<(), Error> {
         Err(error) => Err(error),
     };
     match removed {
-        Err(error) if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
-            Err(Error::of_path("removing", &path, &error))
-        }
+        Err(error) if !is_missing(&error) => Err(Error::of_path("removing", &path, &error)),
         _ => Ok(()),
     }
 }

@@ -224,10 +224,8 @@ impl Drop for Draft {
 
 fn remove(daemon: &Daemon, path: &str, recursive: bool) -> Result<(), Refusal> {
     let entry = daemon.sandboxd_root.resolve_entry(path)?;
-    let found = fs::symlink_metadata(&entry).map_err(|error| match error.kind() {
-        ErrorKind::NotFound | ErrorKind::NotADirectory => root::missing(&entry),
-        _ => Refusal::of_path("reading", &entry, &error),
-    })?;
+    let found =
+        fs::symlink_metadata(&entry).map_err(|e| Refusal::of_existing("reading", &entry, &e))?;
     if entry == daemon.sandboxd_root.resolve("")? {
         return if recursive {
             empty(&entry)
