@@ -36,7 +36,10 @@ type Refusal = (StatusCode, String);
 
 pub(super) async fn answer(daemon: &Arc<Daemon>, body: Incoming) -> Response<Body> {
     let outcome = match Limited::new(body, LARGEST).collect().await {
-        Ok(body) => init(daemon, body.to_bytes()).await,
+        // a task of its own: a client that leaves must not leave it half done
+        Ok(body) => tokio::spawn(init(Arc::clone(daemon), body.to_bytes()))
+            .await
+            .unwrap_or_else(|e| Err((StatusCode::INTERNAL_SERVER_ERROR, e.to_string()))),
         Err(error) => Err((
             StatusCode::BAD_REQUEST,
             format!("the body cannot be read: {error}"),
@@ -61,7 +64,7 @@ pub(super) async fn answer(daemon: &Arc<Daemon>, body: Incoming) -> Response<Bod
     response
 }
 
-async fn init(daemon: &Arc<Daemon>, body: Bytes) -> Result<(), Refusal> {
+async fn init(daemon: Arc<Daemon>, body: Bytes) -> Result<(), Refusal> {
     let init = read(&body)?;
     let timestamp = init.timestamp()?;
     let token = init.access_token.filter(|token| !token.is_empty());

@@ -1,11 +1,14 @@
 //! What must not keep a daemon from its work: clients that leave or stall, a log that nobody reads, its own end.
 
-use std::fs;
+use std::ffi::CString;
+use std::fs::{self, File};
 use std::io::Write as _;
 use std::process::Command;
 
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::json;
 
+use crate::alone::alone;
 use crate::client::Answer;
 use crate::daemon::{Daemon, PROGRAM, wait_until};
 use crate::upgrade::begin_upload;
@@ -46,4 +49,42 @@ fn uploads_that_stall_keep_nobody_from_other_files() {
         assert_eq!(Answer::read(upload).finish().status, 200);
     }
     assert_eq!(daemon.read("519"), b"firstother");
+}
+
+#[test]
+fn an_init_is_carried_out_also_for_a_client_that_has_left() {
+    alone(
+        "lasting::an_init_is_carried_out_also_for_a_client_that_has_left",
+        || {
+            // certificates are added to what can only be read when somebody writes to it
+            let hidden = Command::new("mount")
+                .args(["-t", "tmpfs", "none", "/etc/ssl"])
+                .status();
+            assert!(hidden.unwrap().success());
+            fs::create_dir("/etc/ssl/certs").unwrap();
+            let bundle = "/etc/ssl/certs/ca-certificates.crt";
+            let path = CString::new(bundle).unwrap();
+            mknodat(CWD, path, FileType::Fifo, Mode::RWXU, 0).unwrap();
+
+            let daemon = Daemon::launch();
+            let init = json!({"envVars": {"WORD": "hello"}, "caBundle": "certificate"}).to_string();
+            let mut client = daemon.connect();
+            let head = format!(
+                "POST /init HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n{init}",
+                init.len()
+            );
+            client.write_all(head.as_bytes()).unwrap();
+            wait_until("it is under way", || daemon.init(&json!({})).status == 503);
+            drop(client);
+            for _ in 0..10 {
+                assert_eq!(daemon.get("/health").status, 204);
+            }
+            let mut feed = File::options().write(true).open(bundle).unwrap();
+            feed.write_all(b"certificate").unwrap();
+            drop(feed);
+            wait_until("its variables are there", || {
+                daemon.get("/envs").json()["WORD"] == "hello"
+            });
+        },
+    );
 }
