@@ -206,12 +206,13 @@ impl Process {
     }
 
     fn signal_by(&self, signal: impl FnOnce(Pid) -> Result<(), Errno>) -> io::Result<()> {
+        // also for one that does not let itself be ended, as it may do so by itself
+        self.cut_off();
         if self.exit().is_none()
             && let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw)
         {
             signal(pid)?;
         }
-        self.cut_off();
         Ok(())
     }
 
@@ -336,17 +337,28 @@ async fn read_leftover(process: &Process, output: &Output) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Process, ProcessConfig, Spawned};
+    use super::{Errno, Process, ProcessConfig, Spawned};
 
-    #[tokio::test]
-    async fn who_has_left_a_silent_process_is_forgotten() {
+    fn process(pid: u32) -> Process {
         let spawned = Spawned {
-            pid: 0,
+            pid,
             input: None,
             outputs: Vec::new(),
             terminal: None,
         };
-        let process = Process::new(spawned, ProcessConfig::default(), None, None).unwrap();
+        Process::new(spawned, ProcessConfig::default(), None, None).unwrap()
+    }
+
+    #[tokio::test]
+    async fn the_end_of_one_that_may_not_be_signalled_does_not_wait_for_others_either() {
+        let process = process(1);
+        assert!(process.signal_by(|_| Err(Errno::PERM)).is_err());
+        assert_eq!(process.ending(), (None, true));
+    }
+
+    #[tokio::test]
+    async fn who_has_left_a_silent_process_is_forgotten() {
+        let process = process(0);
         let _stays = process.subscribe();
         for _ in 0..10 {
             drop(process.subscribe());
