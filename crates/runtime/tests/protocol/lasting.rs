@@ -9,7 +9,7 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::json;
 
 use crate::alone::alone;
-use crate::client::Answer;
+use crate::client::{Answer, shell};
 use crate::daemon::{Daemon, PROGRAM, wait_until};
 use crate::upgrade::begin_upload;
 
@@ -87,4 +87,20 @@ fn an_init_is_carried_out_also_for_a_client_that_has_left() {
             });
         },
     );
+}
+
+#[test]
+fn nothing_is_started_any_more_by_a_daemon_that_was_told_to_stop() {
+    let mut daemon = Daemon::launch();
+    let mut running = daemon.start("trap 'echo told; read word; exit' TERM; echo ready; read word");
+    assert_eq!(running.stdout(), "ready\n");
+    daemon.tell_to_stop();
+    assert_eq!(running.stdout(), "told\n");
+    let refused = daemon.stream("/process.Process/Start", &shell("echo no"));
+    let end = refused.end();
+    assert_eq!(end["error"]["code"], "unavailable", "{end}");
+    let close = json!({"process": running.selector()});
+    daemon.call("/process.Process/CloseStdin", &close);
+    running.finish();
+    assert!(daemon.terminate().success());
 }

@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use super::Events;
 use super::running::{self, Process};
 use super::spawn::{self, Command};
+use crate::code::Code;
 use crate::daemon::Daemon;
 use crate::daemon::error::Error;
 use crate::daemon::users::User;
@@ -36,6 +38,10 @@ impl Daemon {
         &self,
         launch: Launch<'_>,
     ) -> Result<(Arc<Process>, Events), Error> {
+        if self.stopping.load(Ordering::Relaxed) {
+            let message = "the sandbox is being stopped";
+            return Err(Error::new(Code::Unavailable, message));
+        }
         let Launch {
             user,
             config,
