@@ -2,7 +2,7 @@
 
 use std::fs::{self, DirBuilder};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{DirBuilderExt, chown};
+use std::os::unix::fs::{DirBuilderExt, lchown};
 use std::path::{Component, Path, PathBuf};
 
 use super::error::Error;
@@ -82,14 +82,19 @@ fn exists(path: &Path) -> bool {
 }
 
 fn give(path: &Path, user: &User) -> io::Result<()> {
-    chown(path, Some(user.uid), Some(user.gid))
+    // whoever has put a link in its place meanwhile must not be given what it leads to
+    lchown(path, Some(user.uid), Some(user.gid))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::{MetadataExt as _, symlink};
     use std::path::Path;
 
-    use super::resolve;
+    use rustix::process::geteuid;
+
+    use super::{give, resolve};
     use crate::daemon::users::User;
 
     #[test]
@@ -117,5 +122,26 @@ mod tests {
         for refused in ["~other", "~other/x", "a\0b", &long] {
             assert!(resolve(refused, &user, None).is_err(), "{refused}");
         }
+    }
+
+    #[test]
+    fn what_a_link_leads_to_is_not_given_away() {
+        if !geteuid().is_root() {
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let (file, link) = (dir.path().join("file"), dir.path().join("link"));
+        fs::write(&file, "").unwrap();
+        symlink(&file, &link).unwrap();
+        let user = User {
+            name: "user".into(),
+            uid: 1000,
+            gid: 1000,
+            groups: vec![1000],
+            home: "/".into(),
+        };
+        give(&link, &user).unwrap();
+        assert_eq!(fs::metadata(&file).unwrap().uid(), 0);
+        assert_eq!(fs::symlink_metadata(&link).unwrap().uid(), 1000);
     }
 }
