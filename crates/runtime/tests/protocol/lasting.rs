@@ -104,3 +104,18 @@ fn nothing_is_started_any_more_by_a_daemon_that_was_told_to_stop() {
     running.finish();
     assert!(daemon.terminate().success());
 }
+
+#[test]
+fn every_refusal_of_sandboxd_has_a_code_with_a_name() {
+    let daemon = Daemon::launch_sandboxd();
+    for (method, target, allowed) in [
+        ("POST", "/v1/files/x", "GET, HEAD, PUT, DELETE"),
+        ("POST", "/v1/health", "GET"),
+        ("PUT", "/v1/metadata", "GET"),
+    ] {
+        let refused = daemon.request(method, target, &[], b"");
+        assert_eq!(refused.status, 405, "{target}");
+        assert_eq!(refused.json()["code"], "METHOD_NOT_ALLOWED", "{target}");
+        assert_eq!(refused.header("allow"), Some(allowed));
+    }
+}

@@ -14,6 +14,7 @@ use http_body::Body as _;
 use hyper::body::Incoming;
 use serde_json::{Value, json};
 
+use super::not_allowed;
 use crate::daemon::body::Body;
 use crate::daemon::error::Error;
 use crate::daemon::files::{self, Multipart, Refusal, Target};
@@ -61,7 +62,7 @@ pub(super) async fn answer(
                 .await?;
             Ok(done())
         }
-        _ => Ok(route::not_allowed("GET, HEAD, PUT, DELETE")),
+        _ => Ok(not_allowed("GET, HEAD, PUT, DELETE")),
     }
 }
 

@@ -10,8 +10,9 @@ mod process;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use http::header::ALLOW;
 use http::request::Parts;
-use http::{Method, Request, Response, StatusCode};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use serde_json::json;
 
@@ -41,7 +42,7 @@ pub(super) async fn answer(daemon: Arc<Daemon>, request: Request<Incoming>) -> R
     match (&head.method, path) {
         (&Method::GET, "/v1/health") => health(&daemon),
         (&Method::GET, "/v1/metadata") => route::json(StatusCode::OK, &metadata::read()),
-        (_, "/v1/health" | "/v1/metadata") => route::not_allowed("GET"),
+        (_, "/v1/health" | "/v1/metadata") => not_allowed("GET"),
         _ => refuse(&Refusal::new(
             StatusCode::NOT_FOUND,
             format!("there is no '{path}' here"),
@@ -68,12 +69,21 @@ fn health(daemon: &Daemon) -> Response<Body> {
     route::json(StatusCode::OK, &healthy)
 }
 
+fn not_allowed(allowed: &'static str) -> Response<Body> {
+    let message = format!("only {allowed} is served here");
+    let mut response = refuse(&Refusal::new(StatusCode::METHOD_NOT_ALLOWED, message));
+    let headers = response.headers_mut();
+    headers.insert(ALLOW, HeaderValue::from_static(allowed));
+    response
+}
+
 fn refuse(refusal: &Refusal) -> Response<Body> {
     let code = match refusal.status {
         StatusCode::BAD_REQUEST => "INVALID_ARGUMENT",
         StatusCode::UNAUTHORIZED => "UNAUTHENTICATED",
         StatusCode::FORBIDDEN => "PERMISSION_DENIED",
         StatusCode::NOT_FOUND => "NOT_FOUND",
+        StatusCode::METHOD_NOT_ALLOWED => "METHOD_NOT_ALLOWED",
         StatusCode::CONFLICT => "CONFLICT",
         StatusCode::SERVICE_UNAVAILABLE => "UNAVAILABLE",
         _ => "INTERNAL",
