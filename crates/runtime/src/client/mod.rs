@@ -205,8 +205,11 @@ fn refusal(status: StatusCode, body: &[u8], missing: Code) -> Error {
         401 => Code::Unauthenticated,
         403 => Code::PermissionDenied,
         404 => missing,
-        429 | 502..=504 => Code::Unavailable,
-        507 => Code::ResourceExhausted,
+        408 | 429 | 502..=504 => Code::Unavailable,
+        409 => Code::AlreadyExists,
+        413 | 507 => Code::ResourceExhausted,
+        405 | 415 | 501 | 505 => Code::Unimplemented,
+        402..=499 => Code::InvalidArgument,
         _ => Code::Unknown,
     };
     let code = parsed["code"].as_str().map_or(by_status, Code::of_name);
@@ -250,3 +253,30 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+#[cfg(test)]
+mod tests {
+    use super::{Code, StatusCode, refusal};
+
+    #[test]
+    fn what_is_wrong_with_a_request_does_not_pass() {
+        for (status, passes) in [
+            (400, false),
+            (405, false),
+            (408, true),
+            (409, false),
+            (413, false),
+            (415, false),
+            (418, false),
+            (429, true),
+            (500, true),
+            (501, false),
+            (503, true),
+            (507, false),
+        ] {
+            let status = StatusCode::from_u16(status).unwrap();
+            let refused = refusal(status, b"", Code::NotFound);
+            assert_eq!(refused.may_pass(), passes, "{status}: {refused}");
+        }
+    }
+}
