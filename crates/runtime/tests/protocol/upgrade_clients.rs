@@ -1,12 +1,14 @@
 //! Those who are being served when a daemon is replaced, and those who tell it to stop at that moment.
 
 use std::fs;
+use std::io::Write as _;
 use std::thread;
 
 use serde_json::json;
 
 use crate::client::{decode, shell};
 use crate::daemon::{Daemon, wait_until};
+use crate::legacy::is_gone;
 use crate::upgrade::{TOKEN, join, launch, start, until_told_to_come_again, upgrade};
 use crate::upgrade_failing::{Held, ask_to_upgrade, in_use, is_draining, is_replaced};
 use crate::upgrade_state::until_exists;
@@ -84,4 +86,25 @@ fn a_stream_of_sandboxd_is_told_why_it_ends_and_its_process_goes_on() {
     assert_eq!(stream.end()["error"]["code"], "unavailable");
     fs::write(&go, "").unwrap();
     wait_until("it is done", || fs::exists(&done).unwrap());
+}
+
+#[test]
+fn a_command_of_the_older_runtime_is_killed_after_its_time_by_the_next_daemon() {
+    let daemon = with_token(Daemon::launch_legacy());
+    let pid = daemon.path("pid");
+    let script = format!("echo $$ > {pid}; exec sleep 100");
+    let command = json!({"command": format!("sh -c '{script}'"), "timeout_seconds": 3});
+    let body = command.to_string();
+    let mut client = daemon.connect();
+    let head = format!(
+        "POST /execute HTTP/1.1\r\nhost: x\r\nx-access-token: secret\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    client.write_all(head.as_bytes()).unwrap();
+    let number = || fs::read_to_string(&pid).unwrap_or_default();
+    wait_until("it runs", || number().ends_with('\n'));
+    // who has left is not waited for
+    drop(client);
+    upgrade(&daemon, b"");
+    wait_until("it is killed", || is_gone(&number()));
 }

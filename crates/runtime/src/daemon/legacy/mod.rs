@@ -9,7 +9,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::ExitStatus;
 use std::sync::Arc;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
@@ -33,6 +33,9 @@ const LARGEST: usize = 4 << 20;
 
 /// What a command may take when the client does not say.
 const LIMIT: Duration = Duration::from_secs(300);
+
+/// How much later a command is killed by a daemon that knows nothing of its client.
+const AFTER_LIMIT: Duration = Duration::from_secs(1);
 
 /// The exit code of a command that did not run, or took longer than any may.
 const FAILED: i32 = 1;
@@ -151,6 +154,7 @@ impl Daemon {
             .next()
             .ok_or_else(|| Error::invalid("the command is empty"))?;
         let user = self.user(None)?;
+        let limit = given.unwrap_or(LIMIT);
         let (process, mut events) = self.launch(Launch {
             user: &user,
             config: ProcessConfig {
@@ -163,9 +167,9 @@ impl Daemon {
             pty: None,
             stdin: false,
             tag: None,
-            deadline: None,
+            // for a daemon that takes over; this one is there first
+            deadline: Instant::now().checked_add(limit.saturating_add(AFTER_LIMIT)),
         })?;
-        let limit = given.unwrap_or(LIMIT);
         let captured = capture(&process, &mut events, Some(limit)).await;
         Ok(Executed::of(captured, limit, given.is_some()))
     }
