@@ -129,6 +129,8 @@ pub fn run(options: Options) -> io::Result<()> {
         .enable_io()
         .enable_time()
         .thread_stack_size(256 << 10)
+        // whoever may become another program at any moment hears of them alone
+        .on_thread_start(sys::hold_stop_signals)
         .build()?;
     runtime.block_on(async {
         let daemon = match options.take_over {

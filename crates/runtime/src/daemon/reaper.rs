@@ -13,7 +13,7 @@ use rustix::process::{
 };
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::Daemon;
+use super::{Daemon, sys};
 
 /// How long commands may take to end before the daemon does so without them.
 const GRACE: Duration = Duration::from_secs(10);
@@ -39,6 +39,8 @@ fn next_ended() -> Option<(Pid, ExitStatus)> {
 pub(super) async fn stopped(daemon: &Daemon) -> io::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
+    // a program before this one may have held them
+    sys::release_stop_signals();
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}

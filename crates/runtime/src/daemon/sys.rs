@@ -1,7 +1,10 @@
 //! The system calls without a safe form elsewhere. Everything `unsafe` of this crate is here.
 
+use std::ffi::{CString, OsStr};
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -42,11 +45,47 @@ pub(super) fn inherited(fd: RawFd) -> io::Result<OwnedFd> {
     }
 }
 
-/// Has a write to a pipe that nobody reads fail, as in every Rust program until it tries to become another.
-#[allow(unsafe_code, reason = "signals have no safe form")]
-pub(super) fn outlive_broken_pipes() {
-    // SAFETY: nothing is called when the signal comes
-    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
+/// Becomes another program with everything as it is: the standard library's way would first let in the signals that are held, of
+/// which nobody would be told. Returns only if that fails.
+#[allow(unsafe_code, reason = "arguments are pointers")]
+pub(super) fn become_program<'a>(
+    path: &OsStr,
+    arguments: impl Iterator<Item = &'a OsStr>,
+) -> io::Error {
+    let text = |text: &OsStr| CString::new(text.as_bytes());
+    let (path, arguments) = match (
+        text(path),
+        arguments.map(text).collect::<Result<Vec<_>, _>>(),
+    ) {
+        (Ok(path), Ok(arguments)) => (path, arguments),
+        (Err(error), _) | (_, Err(error)) => return error.into(),
+    };
+    let pointers = arguments.iter().map(|argument| argument.as_ptr());
+    let pointers: Vec<_> = pointers.chain([std::ptr::null()]).collect();
+    // SAFETY: all point to text that ends with a zero and lives until the call is over, and the last of them is null
+    unsafe { libc::execv(path.as_ptr(), pointers.as_ptr()) };
+    io::Error::last_os_error()
+}
+
+/// Has SIGTERM and SIGINT wait, as far as this thread goes. They also wait for a program that this one becomes.
+pub(super) fn hold_stop_signals() {
+    mask_stop_signals(libc::SIG_BLOCK);
+}
+
+pub(super) fn release_stop_signals() {
+    mask_stop_signals(libc::SIG_UNBLOCK);
+}
+
+#[allow(unsafe_code, reason = "sets of signals are C's")]
+fn mask_stop_signals(how: libc::c_int) {
+    let mut signals = MaybeUninit::uninit();
+    // SAFETY: the set is made by the first call before others use it; the old mask is not asked for
+    unsafe {
+        libc::sigemptyset(signals.as_mut_ptr());
+        libc::sigaddset(signals.as_mut_ptr(), libc::SIGTERM);
+        libc::sigaddset(signals.as_mut_ptr(), libc::SIGINT);
+        libc::pthread_sigmask(how, signals.as_ptr(), std::ptr::null_mut());
+    }
 }
 
 /// Gives back to the system what was freed; the allocator by itself keeps what lies between things still in use.

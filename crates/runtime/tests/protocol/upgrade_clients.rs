@@ -2,14 +2,16 @@
 
 use std::fs;
 use std::io::Write as _;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::Command;
 use std::thread;
 
 use serde_json::json;
 
 use crate::client::{decode, shell};
-use crate::daemon::{Daemon, wait_until};
+use crate::daemon::{Daemon, PROGRAM, wait_until};
 use crate::legacy::is_gone;
-use crate::upgrade::{TOKEN, join, launch, start, until_told_to_come_again, upgrade};
+use crate::upgrade::{TOKEN, join, launch, program, start, until_told_to_come_again, upgrade};
 use crate::upgrade_failing::{Held, ask_to_upgrade, in_use, is_draining, is_replaced};
 use crate::upgrade_state::until_exists;
 
@@ -107,4 +109,30 @@ fn a_command_of_the_older_runtime_is_killed_after_its_time_by_the_next_daemon() 
     drop(client);
     upgrade(&daemon, b"");
     wait_until("it is killed", || is_gone(&number()));
+}
+
+#[test]
+fn one_that_is_told_to_stop_as_soon_as_it_is_another_program_stops() {
+    let mut command = Command::new(PROGRAM);
+    let dir = tempfile::tempdir().unwrap();
+    // has it take its time to begin
+    command.env("LD_DEBUG", "all");
+    command.env("LD_DEBUG_OUTPUT", dir.path().join("loaded"));
+    let mut daemon = Daemon::launch_by(command, "127.0.0.1");
+    assert_eq!(daemon.init(&json!({"accessToken": "secret"})).status, 204);
+    let mut caller = daemon.connect();
+    ask_to_upgrade(&mut caller);
+    while !is_replaced(&daemon) {}
+    let status = daemon.terminate();
+    assert_eq!((status.code(), status.signal()), (Some(0), None));
+}
+
+#[test]
+fn a_daemon_that_was_replaced_still_stops_when_it_is_told_to() {
+    let mut daemon = launch();
+    upgrade(&daemon, b"");
+    upgrade(&daemon, &program());
+    let ran = start(&daemon, &shell("grep SigBlk /proc/self/status")).finish();
+    assert_eq!(ran.stdout, "SigBlk:\t0000000000000000\n");
+    assert!(daemon.terminate().success());
 }

@@ -9,7 +9,7 @@
 pub(in crate::daemon) mod state;
 
 use std::convert::Infallible;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
@@ -35,6 +35,9 @@ use super::{Daemon, descriptors, route, serve, sys};
 /// The only place that clients may name for the new program. It need not be there: what is sent is run from memory.
 const PROGRAM: &str = "/usr/bin/sandbar-runtime";
 
+/// What it is called in a list of processes.
+const NAME: &str = "sandbar-runtime";
+
 /// More than any daemon.
 const LARGEST: usize = 256 << 20;
 
@@ -46,6 +49,9 @@ const REQUESTS: Duration = Duration::from_secs(10);
 
 /// How long clients may take to read what is on its way to them. Who is slower misses it.
 const FLUSH: Duration = Duration::from_secs(10);
+
+/// What a signal takes to be told to those who wait for it.
+const A_MOMENT: Duration = Duration::from_millis(1);
 
 /// Makes a descriptor stay open, or not, when this process becomes another program. Returns its number.
 pub(super) type Inherit = fn(BorrowedFd<'_>) -> io::Result<i32>;
@@ -85,7 +91,11 @@ async fn upgrade(
         })?;
         program.try_out().await?;
         settle(&daemon).await;
+        sys::hold_stop_signals();
+        // those that came before are told by now
+        tokio::time::sleep(A_MOMENT).await;
         let error = program.become_it(&daemon);
+        sys::release_stop_signals();
         daemon.handover.turn_to(Phase::Serving);
         Err(failed(&format!("the program cannot be run: {error}")))
     });
@@ -118,7 +128,7 @@ struct Program {
 
 impl Program {
     async fn receive(daemon: &Daemon, mut body: Incoming) -> Result<Self, Refusal> {
-        let mut file = File::from(memory("sandbar-runtime").map_err(|e| failed(&e.to_string()))?);
+        let mut file = File::from(memory(NAME).map_err(|e| failed(&e.to_string()))?);
         let mut length = 0;
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|e| (StatusCode::BAD_REQUEST, e.to_string()))?;
@@ -141,24 +151,24 @@ impl Program {
         })
     }
 
-    fn command(&self) -> Command {
-        let mut command = match &self.sent {
-            Some(fd) => Command::new(format!("/proc/self/fd/{}", fd.as_raw_fd())),
-            None => Command::new("/proc/self/exe"),
-        };
-        command.arg0("sandbar-runtime").args(&self.arguments);
-        command
+    fn path(&self) -> String {
+        match &self.sent {
+            Some(fd) => format!("/proc/self/fd/{}", fd.as_raw_fd()),
+            None => "/proc/self/exe".to_owned(),
+        }
     }
 
     /// Whether it starts, and understands what it would be told.
     async fn try_out(&self) -> Result<(), Refusal> {
-        let mut command = self.command();
+        let not_run = |e: io::Error| failed(&format!("the program cannot be run: {e}"));
+        let mut command = Command::new(self.path());
         command
+            .arg0(NAME)
+            .args(&self.arguments)
             .arg(CAN_TAKE_OVER)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null());
-        let not_run = |e: io::Error| failed(&format!("the program cannot be run: {e}"));
         let mut child = command.spawn().map_err(not_run)?;
         let mut output = child.stdout.take();
         let reading = tokio::task::spawn_blocking(move || {
@@ -186,11 +196,13 @@ impl Program {
         let error = match left {
             Ok(told) => {
                 let told = told.as_raw_fd().to_string();
+                let own = self.arguments.iter().map(OsString::as_os_str);
+                let last = [TAKE_OVER, &told].map(OsStr::new);
+                let arguments = [OsStr::new(NAME)].into_iter().chain(own).chain(last);
                 // else it would take ours for that of commands
                 descriptors::set(descriptors::of_commands());
-                let error = self.command().args([TAKE_OVER, &told]).exec();
+                let error = sys::become_program(self.path().as_ref(), arguments);
                 descriptors::raise();
-                sys::outlive_broken_pipes();
                 error
             }
             Err(error) => error,
