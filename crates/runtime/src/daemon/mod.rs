@@ -22,6 +22,7 @@ mod init;
 mod legacy;
 mod metrics;
 mod mounts;
+mod nothing;
 mod options;
 mod paths;
 mod process;

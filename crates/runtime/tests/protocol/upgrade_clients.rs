@@ -6,6 +6,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::Command;
 use std::thread;
 
+use rustix::process::geteuid;
 use serde_json::json;
 
 use crate::client::{decode, shell};
@@ -135,4 +136,19 @@ fn a_daemon_that_was_replaced_still_stops_when_it_is_told_to() {
     let ran = start(&daemon, &shell("grep SigBlk /proc/self/status")).finish();
     assert_eq!(ran.stdout, "SigBlk:\t0000000000000000\n");
     assert!(daemon.terminate().success());
+}
+
+#[test]
+fn a_program_is_tried_where_there_are_no_devices() {
+    if !geteuid().is_root() {
+        return;
+    }
+    let mut command = Command::new("unshare");
+    let script = "mount -t tmpfs none /dev && exec \"$0\" \"$@\"";
+    command.args(["--mount", "sh", "-c", script, PROGRAM]);
+    let daemon = Daemon::launch_by(command, "127.0.0.1");
+    assert_eq!(daemon.init(&json!({"accessToken": "secret"})).status, 204);
+    let mut caller = daemon.connect();
+    ask_to_upgrade(&mut caller);
+    wait_until("it is replaced", || is_replaced(&daemon));
 }

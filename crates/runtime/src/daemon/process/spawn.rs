@@ -1,12 +1,10 @@
 //! How a program is started: as its user, in its directory, with nothing of the daemon's but what it is given.
 
 use std::ffi::CString;
-use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use std::process::Stdio;
 
 use rustix::fs::{Gid, Mode, OFlags, Uid, fchown};
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -17,7 +15,7 @@ use rustix::thread::{set_thread_gid, set_thread_groups, set_thread_uid};
 
 use super::Stream;
 use crate::daemon::users::{self, User};
-use crate::daemon::{descriptors, sys};
+use crate::daemon::{descriptors, nothing, sys};
 use crate::messages::process::{ProcessConfig, Pty};
 
 /// Commands go before the daemon when memory runs out.
@@ -71,7 +69,7 @@ fn with_pipes(program: &mut std::process::Command, stdin: bool) -> io::Result<Sp
         program.stdin(stdin_end);
         Some(stdin)
     } else {
-        program.stdin(at_its_end()?);
+        program.stdin(nothing::input()?);
         None
     };
     Ok(Spawned {
@@ -80,15 +78,6 @@ fn with_pipes(program: &mut std::process::Command, stdin: bool) -> io::Result<Sp
         outputs: vec![(Stream::Stdout, stdout), (Stream::Stderr, stderr)],
         terminal: None,
     })
-}
-
-/// An input that has nothing. Images without `/dev` have something else.
-fn at_its_end() -> io::Result<Stdio> {
-    if let Ok(null) = File::open("/dev/null") {
-        return Ok(null.into());
-    }
-    let (end, _closed) = pipe_with(PipeFlags::CLOEXEC)?;
-    Ok(end.into())
 }
 
 fn with_terminal(

@@ -30,7 +30,7 @@ use rustix::io::{Errno, FdFlags, fcntl_setfd};
 use self::state::{State, VERSION};
 use super::body::Body;
 use super::handover::Phase;
-use super::{Daemon, descriptors, route, serve, sys};
+use super::{Daemon, descriptors, nothing, route, serve, sys};
 
 /// The only place that clients may name for the new program. It need not be there: what is sent is run from memory.
 const PROGRAM: &str = "/usr/bin/sandbar-runtime";
@@ -166,9 +166,9 @@ impl Program {
             .arg0(NAME)
             .args(&self.arguments)
             .arg(CAN_TAKE_OVER)
-            .stdin(Stdio::null())
+            .stdin(nothing::input().map_err(not_run)?)
             .stdout(Stdio::piped())
-            .stderr(Stdio::null());
+            .stderr(nothing::output().map_err(not_run)?);
         let mut child = command.spawn().map_err(not_run)?;
         let mut output = child.stdout.take();
         let reading = tokio::task::spawn_blocking(move || {
