@@ -14,6 +14,7 @@ use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulConnection;
+use rustix::net::sockopt::{set_socket_keepalive, set_tcp_keepidle};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 
@@ -209,6 +210,9 @@ async fn tidy_up(closed: Arc<Notify>) -> io::Result<()> {
 async fn serve(connection: TcpStream, api: Api, daemon: Arc<Daemon>) {
     // events are small and must not wait for each other
     let _ = connection.set_nodelay(true);
+    // a client whose machine is gone says nothing, and would be waited for for ever
+    let _ = set_socket_keepalive(&connection, true);
+    let _ = set_tcp_keepidle(&connection, IDLE);
     let asked = Notify::new();
     let service = service_fn(|request: http::Request<Incoming>| {
         asked.notify_one();
@@ -230,6 +234,7 @@ async fn serve(connection: TcpStream, api: Api, daemon: Arc<Daemon>) {
         let mut server = http2::Builder::new(TokioExecutor::new());
         server
             .timer(TokioTimer::new())
+            .keep_alive_interval(IDLE)
             .initial_stream_window_size(WINDOW)
             .initial_connection_window_size(4 * WINDOW);
         let connection = Box::pin(server.serve_connection(io, service));

@@ -106,6 +106,29 @@ fn nothing_is_started_any_more_by_a_daemon_that_was_told_to_stop() {
 }
 
 #[test]
+fn whoever_is_connected_is_asked_by_the_kernel_whether_he_is_still_there() {
+    let daemon = Daemon::launch();
+    let mut client = daemon.connect();
+    client
+        .write_all(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n")
+        .unwrap();
+    let own = client.local_addr().unwrap().port();
+    assert_eq!(Answer::read(client.try_clone().unwrap()).status, 204);
+    let ports = (
+        format!(":{:04X}", daemon.address.port()),
+        format!(":{own:04X}"),
+    );
+    wait_until("a timer asks for it", || {
+        let table = fs::read_to_string("/proc/net/tcp").unwrap();
+        let mut rows = table
+            .lines()
+            .map(|row| row.split_whitespace().collect::<Vec<_>>());
+        let row = rows.find(|row| row[1].ends_with(&ports.0) && row[2].ends_with(&ports.1));
+        row.is_some_and(|row| row[5].starts_with("02:"))
+    });
+}
+
+#[test]
 fn every_refusal_of_sandboxd_has_a_code_with_a_name() {
     let daemon = Daemon::launch_sandboxd();
     for (method, target, allowed) in [
