@@ -121,7 +121,7 @@ pub struct SendInputRequest {
     pub input: Option<ProcessInput>,
 }
 
-/// One of the three.
+/// One of the two; a third, that the client is still there, means nothing.
 #[derive(Clone, PartialEq, Message, Deserialize)]
 #[serde(default)]
 pub struct StreamInputRequest {
@@ -129,8 +129,6 @@ pub struct StreamInputRequest {
     pub start: Option<SelectRequest>,
     #[prost(message, optional, tag = "2")]
     pub data: Option<StreamInputData>,
-    #[prost(message, optional, tag = "3")]
-    pub keepalive: Option<Empty>,
 }
 
 #[derive(Clone, PartialEq, Message, Deserialize)]

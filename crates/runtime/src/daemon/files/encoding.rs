@@ -30,7 +30,7 @@ pub(super) fn preferred(headers: &HeaderMap) -> Option<Encoding> {
     let identity_weight = identity.or(rest).unwrap_or(1);
     match (named_gzip, identity_weight) {
         (0, 0) => None,
-        (gzip, identity) if gzip >= identity.max(1) && gzip > 0 => Some(Encoding::Gzip),
+        (gzip, identity) if gzip >= identity.max(1) => Some(Encoding::Gzip),
         (_, 0) => Some(Encoding::Gzip),
         _ => Some(Encoding::Identity),
     }

@@ -30,8 +30,8 @@ pub(in crate::daemon) struct Part {
 /// The boundary that a content type names.
 pub(in crate::daemon) fn boundary(content_type: &str) -> Option<String> {
     let (_, parameters) = content_type.split_once(';')?;
-    let found = parameters_of(parameters).into_iter();
-    let (_, boundary) = found.into_iter().find(|(name, _)| name == "boundary")?;
+    let mut found = parameters_of(parameters).into_iter();
+    let (_, boundary) = found.find(|(name, _)| name == "boundary")?;
     (1..=LONGEST_BOUNDARY)
         .contains(&boundary.len())
         .then_some(boundary)
