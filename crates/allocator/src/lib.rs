@@ -1,6 +1,9 @@
 //! The allocator of whatever program links this.
 
-use std::ffi::{c_int, c_long};
+use std::{
+    ffi::{c_int, c_long},
+    ops::Range,
+};
 
 use mimalloc::MiMalloc;
 use rustix::mm::Advice;
@@ -27,8 +30,7 @@ pub fn give_back_at_once() {
 
 /// Takes constants of the program out of memory until somebody reads them again, which costs a look into the program's file.
 ///
-/// Only whole pages: at both ends something else may share one. The kernel may decline, such as when the file is somebody
-/// else's, and then they stay.
+/// Only whole pages: at both ends something else may share one.
 pub fn put_away(constants: &'static [u8]) {
     let page = rustix::param::page_size();
     let whole = constants.as_ptr().align_offset(page);
@@ -36,7 +38,26 @@ pub fn put_away(constants: &'static [u8]) {
     if length == 0 {
         return;
     }
-    let first = constants[whole..].as_ptr().cast_mut().cast();
-    // SAFETY: these pages are within a slice that lives for ever, and this advice changes nothing that can be read there.
-    let _ = unsafe { rustix::mm::madvise(first, length, Advice::LinuxPageOut) };
+    let first = constants[whole..].as_ptr();
+    if is_of_a_file(first.addr()..first.addr() + length) {
+        let first = first.cast_mut().cast();
+        // SAFETY: these pages are within a slice that lives for ever. They show a file and cannot have been written, so that what
+        // is read there next is the same again.
+        let _ = unsafe { rustix::mm::madvise(first, length, Advice::LinuxDontNeed) };
+    }
+}
+
+/// Whether all of this is what a file says, and nobody can write it.
+fn is_of_a_file(range: Range<usize>) -> bool {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    maps.lines().any(|line| {
+        let parts: Vec<&str> = line.split_ascii_whitespace().collect();
+        let [addresses, "r--p", _, _, inode, ..] = parts[..] else {
+            return false;
+        };
+        let ends = addresses.split_once('-').map(|(first, last)| {
+            [first, last].map(|text| usize::from_str_radix(text, 16).unwrap_or_default())
+        });
+        inode != "0" && ends.is_some_and(|[first, last]| first <= range.start && range.end <= last)
+    })
 }

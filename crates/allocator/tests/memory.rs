@@ -46,6 +46,13 @@ fn constants_that_are_put_away_take_no_memory_and_are_there_when_they_are_read_a
 }
 
 #[test]
+fn what_was_made_while_the_program_runs_is_not_put_away() {
+    let made: &'static [u8] = vec![7; 1 << 16].leak();
+    allocator::put_away(made);
+    assert_eq!(sum(made), 7 << 16);
+}
+
+#[test]
 fn constants_of_less_than_a_page_stay_where_they_are() {
     for few in [&[][..], &CONSTANTS[1..4000]] {
         allocator::put_away(few);
