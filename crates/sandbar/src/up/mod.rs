@@ -19,7 +19,10 @@ use local::{
     serve::{self, Home, Running},
     store::Location,
 };
-use tokio::{runtime::Runtime, task::JoinHandle};
+use tokio::{
+    runtime::Runtime,
+    task::{JoinHandle, spawn_blocking},
+};
 
 use isolation::Isolation;
 
@@ -102,8 +105,6 @@ impl Args {
             }
         };
         tell(&self.introduction(&running, &directory, &ways, &stock, begun));
-        // by now it is in the image
-        allocator::put_away(DAEMON.0);
         let asked = tokio::select! {
             _ = asked => Ok(()),
             ended = &mut controllers => Err(anyhow!("the controllers have ended: {ended:?}")),
@@ -165,7 +166,16 @@ impl Args {
             daemon: (isolation == Isolation::Namespaces).then_some(DAEMON),
             ..image::Options::default()
         };
-        Ok(Images::open_with(&directory.join("images"), options)?)
+        let images = Images::open_with(&directory.join("images"), options)?;
+        let base = image::reference(pool::IMAGE)?;
+        let made = images.clone();
+        spawn_blocking(move || {
+            // what fails is told when a pod wants it
+            let _ = made.get(&base);
+            // by now it is in the image
+            allocator::put_away(DAEMON.0);
+        });
+        Ok(images)
     }
 
     fn introduction(

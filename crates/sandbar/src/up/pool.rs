@@ -9,6 +9,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 const NAME: &str = "base";
+pub(super) const IMAGE: &str = "sandbar/base";
 const API: &str = "extensions.agents.x-k8s.io/v1beta1";
 /// Says that the pool was made once: whoever deletes it does not want it.
 const MARK: &str = "pool-made";
@@ -30,7 +31,7 @@ pub(super) async fn make(client: &Client, directory: &Path, count: u32) -> Resul
 }
 
 fn describe(count: impl std::fmt::Display) -> String {
-    format!("{NAME} in namespace default, {count} sandboxes of sandbar/base")
+    format!("{NAME} in namespace default, {count} sandboxes of {IMAGE}")
 }
 
 fn template() -> Value {
@@ -40,7 +41,7 @@ fn template() -> Value {
         "metadata": {"name": NAME},
         "spec": {"podTemplate": {"spec": {
             "terminationGracePeriodSeconds": 5,
-            "containers": [{"name": "sandbox", "image": "sandbar/base"}],
+            "containers": [{"name": "sandbox", "image": IMAGE}],
         }}},
     })
 }
