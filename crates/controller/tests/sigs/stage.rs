@@ -211,6 +211,12 @@ impl Stage {
         old.inspect(JoinHandle::abort);
     }
 
+    /// Whether a request arrives late, when its controller has been replaced.
+    pub(crate) fn was_held(&self) -> bool {
+        let points = self.faults.points();
+        points.iter().any(|point| point.struck == Some(Fault::Hold))
+    }
+
     /// How many requests it takes to see everything: each kind is listed and then watched.
     fn first_look(&self) -> usize {
         if self.extensions { 16 } else { 8 }

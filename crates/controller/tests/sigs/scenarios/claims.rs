@@ -325,7 +325,12 @@ pub(crate) async fn claims_get_different_members(stage: &Stage) {
     }
     assert_eq!(got.len(), 3);
     launches.sort();
-    assert_eq!(launches, ["cold", "warm", "warm"]);
+    // what an old leader had on the wire may bind one claim a second time, just before the new one gives that member to another
+    let is_outrun = stage.was_held() && launches == ["cold", "cold", "warm"];
+    assert!(
+        is_outrun || launches == ["cold", "warm", "warm"],
+        "{launches:?}"
+    );
 }
 
 pub(crate) async fn a_claim_waits_for_its_pool_and_its_template(stage: &Stage) {
