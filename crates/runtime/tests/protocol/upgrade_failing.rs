@@ -228,7 +228,8 @@ fn neither_an_upload_that_stalls_nor_a_client_that_does_not_read_is_waited_for_f
     let script = format!("head -c 20000000 /dev/zero; echo > {done}");
     let _unread = start(&daemon, &shell(&script));
     let _held = Held::new(&daemon);
-    ask_to_upgrade(&mut daemon.connect());
+    let mut caller = daemon.connect();
+    ask_to_upgrade(&mut caller);
     let begin = Instant::now();
     while !is_replaced(&daemon) {
         // ten seconds for each step
