@@ -263,3 +263,15 @@ async fn a_daemon_that_knows_nothing_of_running_once_says_so() {
         .unwrap_err();
     assert!(refused.is_refused_as(Code::Unimplemented), "{refused}");
 }
+
+#[tokio::test]
+async fn whoever_does_not_answer_is_not_waited_for_longer_than_one_may() {
+    // what connects waits in its queue for ever
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let client = Client::new(silent.local_addr().unwrap().to_string());
+    let limit = Duration::from_millis(200);
+    let read = tokio::time::timeout(LONG, client.read("/etc/hostname", 100, limit)).await;
+    assert_eq!(read.unwrap(), Err(Error::Late(limit)));
+    let written = tokio::time::timeout(LONG, client.write("/tmp/file", b"", limit)).await;
+    assert_eq!(written.unwrap(), Err(Error::Late(limit)));
+}
