@@ -358,10 +358,12 @@ async fn the_tokens_of_the_api_are_nowhere_in_a_sandbox() {
         up.exec("inside", &command)
     };
     assert_eq!(search(), (String::new(), 0));
+    let (home, _) = up.exec("inside", &["sh", "-c", "echo ~"]);
+    let home = home.trim();
     for token in &tokens {
-        let plant = format!("umask 077; echo 'token: {token}' > /root/planted");
+        let plant = format!("umask 077; echo 'token: {token}' > ~/planted");
         assert_eq!(up.exec("inside", &["sh", "-c", &plant]).1, 0);
-        assert_eq!(search(), ("/root/planted\n".to_owned(), 0));
+        assert_eq!(search(), (format!("{home}/planted\n"), 0));
     }
 }
 
