@@ -13,7 +13,9 @@ use crate::client::{decode, shell};
 use crate::daemon::{Daemon, PROGRAM, wait_until};
 use crate::legacy::is_gone;
 use crate::upgrade::{TOKEN, join, launch, program, start, until_told_to_come_again, upgrade};
-use crate::upgrade_failing::{Held, ask_to_upgrade, in_use, is_draining, is_replaced};
+use crate::upgrade_failing::{
+    Held, ask_to_upgrade, in_use, is_draining, is_replaced, wait_until_unread,
+};
 use crate::upgrade_state::until_exists;
 
 /// Spoken to on the port of another API, with a token.
@@ -29,12 +31,7 @@ fn output_is_told_to_its_end_when_whoever_asked_for_the_upgrade_has_left() {
     let daemon = launch();
     let running = start(&daemon, &shell("exec seq 1 3000000"));
     let selector = running.selector();
-    let written = || fs::read(format!("/proc/{}/io", running.pid)).unwrap();
-    wait_until("it waits for its reader", || {
-        let before = written();
-        thread::sleep(std::time::Duration::from_millis(300));
-        written() == before
-    });
+    wait_until_unread(running.pid);
     let held = Held::new(&daemon);
     let mut caller = in_use(&daemon);
     ask_to_upgrade(&mut caller);

@@ -196,18 +196,23 @@ fn one_who_has_connected_and_asks_at_the_last_moment_is_answered() {
     assert_eq!(Answer::read(quiet).status, 204);
 }
 
+/// Until a command has written all that it can before somebody reads it.
+pub(crate) fn wait_until_unread(pid: u64) {
+    let written = || fs::read(format!("/proc/{pid}/io")).unwrap();
+    wait_until("it waits for its reader", || {
+        let before = written();
+        thread::sleep(A_MOMENT);
+        written() == before
+    });
+}
+
 #[test]
 fn a_client_that_reads_late_misses_nothing() {
     let daemon = launch();
     // more than sockets hold
     let running = start(&daemon, &shell("exec seq 1 3000000"));
     let selector = running.selector();
-    let written = || fs::read(format!("/proc/{}/io", running.pid)).unwrap();
-    wait_until("it waits for its reader", || {
-        let before = written();
-        thread::sleep(A_MOMENT);
-        written() == before
-    });
+    wait_until_unread(running.pid);
     let text = thread::scope(|scope| {
         scope.spawn(|| upgrade(&daemon, b""));
         wait_until("the program was tried", || is_draining(&daemon));
