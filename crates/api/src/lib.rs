@@ -6,6 +6,7 @@ pub mod crds;
 pub mod decode;
 pub mod depth;
 pub mod kruise;
+pub mod open;
 pub mod patch;
 pub mod protobuf;
 pub mod schema;

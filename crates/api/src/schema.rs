@@ -99,17 +99,31 @@ pub(crate) fn int_or_string(_: &mut SchemaGenerator) -> Schema {
     schema(core::int_or_string())
 }
 
-/// An absolute number, or a share of the replicas between `0%` and `100%`.
+const UP_TO_ALL: &str = "must be a whole number or a percentage between 0% and 100%";
+
+/// An absolute number, or a share of the replicas between `0%` and `100%`. All of them are `100%` and spelled in no other
+/// way, because one that rounds looks for that word.
 pub(crate) fn int_or_percent(generator: &mut SchemaGenerator) -> Schema {
-    let mut percent = int_or_string(generator);
-    percent.insert(
-        "x-kubernetes-validations".into(),
-        json!([{
-            "rule": "type(self) == int || self.matches('^0*(100|[0-9]{1,2})%$')",
-            "message": "must be a whole number or a percentage between 0% and 100%",
-        }]),
-    );
-    percent
+    int_or(generator, "100|0*[0-9]{1,2}", UP_TO_ALL)
+}
+
+/// The same, and the share may be a fraction.
+pub(crate) fn int_or_fraction(generator: &mut SchemaGenerator) -> Schema {
+    int_or(generator, "100|0*[0-9]{1,2}([.][0-9]{1,9})?", UP_TO_ALL)
+}
+
+/// An absolute number, or a share of the replicas that may be more than all of them.
+pub(crate) fn int_or_any_percent(generator: &mut SchemaGenerator) -> Schema {
+    let message = "must be a whole number or a whole percentage such as 25%";
+    int_or(generator, "0*[0-9]{1,2}|[1-9][0-9]{2,8}", message)
+}
+
+fn int_or(generator: &mut SchemaGenerator, share: &str, message: &str) -> Schema {
+    let mut schema = int_or_string(generator);
+    let rule = format!("type(self) == int || self.matches('^({share})%$')");
+    let rules = json!([{"rule": rule, "message": message}]);
+    schema.insert("x-kubernetes-validations".into(), rules);
+    schema
 }
 
 pub(crate) fn quantities(_: &mut SchemaGenerator) -> Schema {

@@ -27,6 +27,8 @@ const EVENT: Duration = Duration::from_secs(10);
 /// Silence that counts as the end of a burst.
 const QUIET: Duration = Duration::from_millis(600);
 const POLL: Duration = Duration::from_millis(30);
+/// The status of a server whose cache is behind.
+const BEHIND: u16 = 504;
 /// More pages than any case needs; a server whose tokens go round in circles must not hang the run.
 const PAGES: usize = 50;
 
@@ -116,7 +118,7 @@ impl Driver<'_> {
         match step {
             Step::Send(request) => {
                 self.say(&format!("> {} {}", request.method, request.shown));
-                let answer = self.send(request).await?;
+                let answer = self.send_in_time(request).await?;
                 self.note_created(request, &answer);
                 self.say_answer(&answer, &request.shape);
             }
@@ -284,6 +286,19 @@ impl Driver<'_> {
         let sent = tokio::time::timeout(ANSWER, self.client.send(request));
         let sent = sent.await.map_err(|_| failed("no answer".to_owned()))?;
         sent.map_err(|e| failed(e.to_string()))
+    }
+
+    /// A server whose cache has not come to a version that the server itself has given asks to come again.
+    async fn send_in_time(&mut self, request: &Request) -> Result<Answer, Error> {
+        let is_its_own = request.target.contains("resourceVersion=$");
+        let give_up = Instant::now() + PATIENCE;
+        loop {
+            let answer = self.send(request).await?;
+            if !is_its_own || answer.status != BEHIND || Instant::now() > give_up {
+                return Ok(answer);
+            }
+            tokio::time::sleep(POLL).await;
+        }
     }
 
     async fn send(&mut self, request: &Request) -> Result<Answer, Error> {

@@ -249,8 +249,19 @@ impl Masks {
     }
 }
 
-/// Whether an object comes with every namespace; `item` is an object, or a row of a table.
+/// Whether nobody has asked for it; `item` is an object, a row of a table, or an event.
 pub(crate) fn is_noise(item: &Value) -> bool {
+    is_bookmark_by_the_way(item) || is_of_the_cluster(item)
+}
+
+/// A server may tell how far a watch is whenever it likes; only the end of initial events has its place.
+fn is_bookmark_by_the_way(event: &Value) -> bool {
+    let mark = "/object/metadata/annotations/k8s.io~1initial-events-end";
+    event["type"] == "BOOKMARK" && event.pointer(mark).is_none()
+}
+
+/// What comes with every namespace.
+fn is_of_the_cluster(item: &Value) -> bool {
     let object = item.get("object").unwrap_or(item);
     let name = object.pointer("/metadata/name").and_then(Value::as_str);
     NOISE.iter().any(|(kind, noise)| {

@@ -150,7 +150,6 @@ impl Comparison {
         text
     }
 
-    /// Every difference with its diff.
     /// `topic: case` of those that differ.
     pub fn different(&self) -> impl Iterator<Item = String> {
         self.topics.iter().flat_map(|topic| {
@@ -159,6 +158,7 @@ impl Comparison {
         })
     }
 
+    /// Every difference with its diff.
     pub fn diffs(&self) -> String {
         let mut text = String::new();
         for topic in &self.topics {

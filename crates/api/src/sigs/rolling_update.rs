@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
-use crate::{core::Raw, schema};
+use crate::{core::Raw, open::Open, schema};
 
 /// How a pool follows a change of its template.
 #[skip_serializing_none]
@@ -16,7 +16,7 @@ pub struct UpdateStrategy {
     /// updates a few at a time and keeps the pool claimable.
     #[serde(rename = "type")]
     #[schemars(extend("default" = "OnReplenish"))]
-    pub type_: Option<UpdateStrategyType>,
+    pub type_: Option<Open<UpdateStrategyType>>,
     /// Read only with RollingUpdate.
     pub rolling_update: Option<RollingUpdate>,
 }
@@ -38,11 +38,11 @@ pub struct RollingUpdate {
     pub max_unavailable: Option<IntOrString>,
     /// How many members the pool may have beyond its replicas while it rolls; 20% if left out, and a percentage rounds up.
     #[serde(default)]
-    #[schemars(schema_with = "schema::int_or_percent")]
+    #[schemars(schema_with = "schema::int_or_any_percent")]
     pub max_surge: Option<IntOrString>,
-    /// How many members keep their revision.
+    /// How many members keep their revision; a percentage may be a fraction.
     #[serde(default)]
-    #[schemars(schema_with = "schema::int_or_percent")]
+    #[schemars(schema_with = "schema::int_or_fraction")]
     pub partition: Option<IntOrString>,
     /// Seconds for which a member must have been ready before it can be claimed.
     #[schemars(range(min = 0))]
@@ -57,7 +57,7 @@ pub struct RollingUpdate {
     #[schemars(schema_with = "schema::int_or_percent")]
     pub floor: Option<IntOrString>,
     /// Whether idle members take on new images, resources and metadata without being replaced.
-    pub in_place: Option<InPlace>,
+    pub in_place: Option<Open<InPlace>>,
     /// Which members come first.
     pub priority_strategy: Option<PriorityStrategy>,
     /// Which members do not follow each other.

@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
-use crate::{core::Raw, schema};
+use crate::{core::Raw, open::Open, schema};
 
 /// What a Sandbox is made of; a Sandbox and a SandboxTemplate have these fields in common.
 #[skip_serializing_none]
@@ -78,7 +78,7 @@ pub struct SandboxLifetime {
     pub shutdown_time: Option<Time>,
     /// Whether the Sandbox object outlives its shutdown.
     #[schemars(extend("default" = "Retain"))]
-    pub shutdown_policy: Option<SandboxShutdownPolicy>,
+    pub shutdown_policy: Option<Open<SandboxShutdownPolicy>>,
 }
 
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,7 +122,7 @@ pub struct ClaimLifecycle {
     pub ttl_seconds_after_finished: Option<i32>,
     /// What an expired claim takes with it.
     #[schemars(extend("default" = "Retain"))]
-    pub shutdown_policy: Option<ClaimShutdownPolicy>,
+    pub shutdown_policy: Option<Open<ClaimShutdownPolicy>>,
 }
 
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,10 +171,10 @@ pub struct TemplatePolicies {
     pub network_policy: Option<NetworkRules>,
     /// Whether a NetworkPolicy is kept for the sandboxes of this template.
     #[schemars(extend("default" = "Managed"))]
-    pub network_policy_management: Option<NetworkPolicyManagement>,
+    pub network_policy_management: Option<Open<NetworkPolicyManagement>>,
     /// Whether claims may set variables.
     #[schemars(extend("default" = "Disallowed"))]
-    pub env_vars_injection_policy: Option<EnvVarsInjectionPolicy>,
+    pub env_vars_injection_policy: Option<Open<EnvVarsInjectionPolicy>>,
 }
 
 /// Rules for traffic to and from sandboxes.
@@ -205,7 +205,7 @@ pub struct UpdateStrategy {
     /// Recreate replaces every idle member at once; OnReplenish only renews what is used up.
     #[serde(rename = "type")]
     #[schemars(extend("default" = "OnReplenish"))]
-    pub type_: Option<UpdateStrategyType>,
+    pub type_: Option<Open<UpdateStrategyType>>,
 }
 
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]

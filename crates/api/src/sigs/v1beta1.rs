@@ -13,7 +13,7 @@ use super::{
         SandboxLifetime, TemplatePolicies,
     },
 };
-use crate::schema;
+use crate::{open::Open, schema};
 
 /// One isolated sandbox: a pod with its service and volumes.
 #[skip_serializing_none]
@@ -56,7 +56,7 @@ pub struct SandboxSpec {
     pub lifetime: SandboxLifetime,
     /// Whether the sandbox should run or be suspended.
     #[schemars(extend("default" = "Running"))]
-    pub operating_mode: Option<OperatingMode>,
+    pub operating_mode: Option<Open<OperatingMode>>,
 }
 
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,7 +145,7 @@ pub struct SandboxTemplateSpec {
     pub policies: TemplatePolicies,
     /// Whether claims may bring volume claims of their own.
     #[schemars(extend("default" = "Disallowed"))]
-    pub volume_claim_templates_policy: Option<VolumeClaimTemplatesPolicy>,
+    pub volume_claim_templates_policy: Option<Open<VolumeClaimTemplatesPolicy>>,
 }
 
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
@@ -189,7 +189,7 @@ pub struct SandboxWarmPoolSpec {
     pub sandbox_template_ref: LocalReference,
     pub update_strategy: Option<UpdateStrategy>,
     /// Which revision a claim gets while members differ.
-    pub claim_policy: Option<ClaimPolicy>,
+    pub claim_policy: Option<Open<ClaimPolicy>>,
 }
 
 #[skip_serializing_none]
