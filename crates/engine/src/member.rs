@@ -99,7 +99,7 @@ pub enum State {
     Ready { since: Time },
     /// Not Ready, and the pod says why.
     Failed(Failure),
-    /// It will never be Ready again; only its deletion is left.
+    /// Its pod has ended. It will never be Ready again; only its deletion is left.
     Dead,
     /// Deleted, or its deletion was accepted.
     Terminating,
@@ -117,6 +117,22 @@ pub enum Failure {
     ImagePull,
     CrashLoop,
     Unschedulable,
+    /// A quota leaves no room for the pod.
+    Quota,
+    /// The server does not let the pod be made.
+    Refused,
+    /// Its pods end by themselves.
+    Ended,
+}
+
+impl Failure {
+    /// Nothing is wrong with the member itself, and when others go it may come up.
+    pub fn is_want_of_room(self) -> bool {
+        match self {
+            Self::Unschedulable | Self::Quota => true,
+            Self::ImagePull | Self::CrashLoop | Self::Refused | Self::Ended => false,
+        }
+    }
 }
 
 /// What a fence says: the update in place that the member is taken out for.

@@ -147,6 +147,59 @@ fn a_pool_that_never_works_says_so() {
     assert!(plan.conditions.stalled.status);
 }
 
+/// How many members are made in ten minutes of a revision whose pods end at once.
+#[test]
+fn a_pool_whose_members_end_says_so_and_makes_few_of_them_until_it_is_mended() {
+    for strategy in [Strategy::OnReplenish, Strategy::Recreate] {
+        let mut scene = pool(20, "20nx", strategy);
+        let mut made = 0;
+        for second in 0..600 {
+            let plan = scene.plan();
+            made += tally(&plan).created;
+            if second > 60 {
+                let stalled = &plan.conditions.stalled;
+                assert_eq!((stalled.status, stalled.reason), (true, Reason::PodEnded));
+                assert!(stalled.message.contains("pod ends"), "{stalled:?}");
+            }
+            scene.carry_out(&plan);
+            for member in &mut scene.members {
+                member.state = State::Dead;
+            }
+        }
+        assert!(made <= 20 + 6, "{made}");
+        scene.pool.revisions = revisions(Difference::Replace);
+        scene.pool.revisions.target = "mended".into();
+        for _ in 0..3 {
+            let plan = scene.plan();
+            scene.carry_out(&plan);
+        }
+        assert_eq!(scene.plan().status.updated_available, 20);
+    }
+}
+
+#[test]
+fn one_that_ends_among_others_that_work_is_replaced_at_once_and_nothing_is_told() {
+    let mut scene = pool(4, "3n 1nx", Strategy::OnReplenish);
+    let plan = scene.plan();
+    assert_eq!(tally(&plan).replaced, 1);
+    assert!(!plan.conditions.stalled.status, "{plan:?}");
+    scene.carry_out(&plan);
+    assert_eq!(tally(&scene.plan()).created, 1);
+}
+
+#[test]
+fn a_smaller_pool_loses_those_that_have_ended_first() {
+    let mut scene = pool(4, "2o 2nx", Strategy::OnReplenish);
+    let plan = scene.plan();
+    scene.expect(&plan);
+    for member in &mut scene.members[2..] {
+        member.state = State::Dead;
+    }
+    assert!(scene.plan().actions.is_empty(), "they are kept");
+    scene.pool.replicas = 2;
+    assert_eq!(tally(&scene.plan()).surplus, 2);
+}
+
 #[test]
 fn fences_left_by_another_strategy_are_taken_off() {
     let mut scene = pool(2, "2n", Strategy::OnReplenish);
@@ -166,4 +219,21 @@ fn fences_left_by_another_strategy_are_taken_off() {
         ),
         "{plan:?}"
     );
+}
+
+#[test]
+fn what_was_rolled_back_as_bad_is_replaced_though_nothing_else_is() {
+    let mut scene = pool(4, "2o 2n", Strategy::OnReplenish);
+    scene.pool.revisions.older[0].retired = true;
+    let plan = scene.plan();
+    let causes: Vec<_> = plan
+        .actions
+        .iter()
+        .map(|action| match action {
+            Action::Delete(delete) => delete.cause,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(causes, [Cause::Retired; 2]);
+    assert_eq!(plan.status.available, 2, "nobody can have the bad ones");
 }

@@ -120,6 +120,7 @@ fn a_broken_target_stops_the_rollout_and_mending_it_goes_on() {
     for (failure, reason) in [
         (Failure::ImagePull, Reason::ImagePull),
         (Failure::CrashLoop, Reason::CrashLoop),
+        (Failure::Refused, Reason::PodRefused),
     ] {
         let mut scene = Scene::new(8, "8o 2n!", rolling(2, 2, InPlace::Never));
         fail(&mut scene, failure);
@@ -144,6 +145,60 @@ fn a_broken_target_stops_the_rollout_and_mending_it_goes_on() {
         }
         assert!(tally(&scene.plan()).replaced > 0);
     }
+}
+
+#[test]
+fn a_target_whose_pods_end_stops_the_rollout_also_while_the_next_is_tried() {
+    let mut scene = Scene::new(8, "8o 2nx", rolling(2, 2, InPlace::Never));
+    scene.rolling_mut().replenish = Replenish::LastGood;
+    let mut made = 0;
+    for second in 0..300 {
+        let plan = scene.plan();
+        let done = tally(&plan);
+        made += done.created;
+        if second > 30 {
+            let stalled = &plan.conditions.stalled;
+            assert_eq!((stalled.status, stalled.reason), (true, Reason::PodEnded));
+        }
+        scene.carry_out(&plan);
+        let old = scene
+            .members
+            .iter()
+            .filter(|it| it.revision == "old".into());
+        assert!(old.count() >= 6, "{second}: {plan:?}");
+        // what comes up has ended at the look after the next
+        for member in &mut scene.members {
+            if member.revision == "new".into() {
+                member.state = match member.state {
+                    State::Ready { .. } => State::Pending,
+                    _ => State::Dead,
+                };
+            }
+        }
+    }
+    assert!(made <= 16, "{made}");
+    for member in &mut scene.members {
+        member.state = State::Ready { since: NOW };
+    }
+    let plan = scene.plan();
+    assert!(!plan.conditions.stalled.status, "{plan:?}");
+    assert!(tally(&plan).replaced + tally(&plan).surplus > 0, "{plan:?}");
+}
+
+#[test]
+fn old_members_that_end_and_that_the_partition_keeps_are_not_made_again_and_again() {
+    let mut scene = Scene::new(4, "4ox", rolling(2, 0, InPlace::Never));
+    scene.rolling_mut().partition = 4;
+    let mut made = 0;
+    for _ in 0..300 {
+        let plan = scene.plan();
+        made += tally(&plan).created_old;
+        scene.carry_out(&plan);
+        for member in &mut scene.members {
+            member.state = State::Dead;
+        }
+    }
+    assert!((4..=10).contains(&made), "{made}");
 }
 
 #[test]
@@ -310,6 +365,41 @@ fn a_retired_revision_is_no_stock() {
 }
 
 #[test]
+fn a_retired_revision_goes_for_the_members_that_the_partition_lets_go() {
+    let mut scene = Scene::new(10, "10o", rolling(2, 0, InPlace::Never));
+    scene.rolling_mut().partition = 6;
+    for member in &mut scene.members[..4] {
+        member.revision = "bad".into();
+    }
+    let older = |revision: &str, retired| Older {
+        revision: revision.into(),
+        difference: Difference::Replace,
+        retired,
+    };
+    scene.pool.revisions.older = vec![older("old", false), older("bad", true)];
+    let plan = scene.plan();
+    let deleted = plan.actions.iter().filter_map(|action| match action {
+        Action::Delete(delete) => Some(delete.cause),
+        _ => None,
+    });
+    assert_eq!(deleted.collect::<Vec<_>>(), [Cause::Retired; 4]);
+}
+
+#[test]
+fn nobody_is_made_of_a_retired_revision_to_please_the_partition() {
+    let mut scene = Scene::new(4, "2n", rolling(2, 0, InPlace::Never));
+    scene.rolling_mut().partition = 2;
+    let retired = Older {
+        revision: "old".into(),
+        difference: Difference::Replace,
+        retired: true,
+    };
+    scene.pool.revisions.older = vec![retired];
+    let done = tally(&scene.plan());
+    assert_eq!((done.created, done.created_old), (2, 0));
+}
+
+#[test]
 fn progress_that_stops_becomes_a_stall_and_a_pause_stops_the_clock() {
     let mut scene = Scene::new(4, "3o 1n?", rolling(1, 0, InPlace::Never));
     scene.rolling_mut().progress_deadline = Some(Duration::from_secs(60));
@@ -332,6 +422,34 @@ fn progress_that_stops_becomes_a_stall_and_a_pause_stops_the_clock() {
         (moved.progress.at, moved.conditions.stalled.status),
         (scene.now, false)
     );
+}
+
+#[test]
+fn a_rollout_that_has_no_old_members_left_and_never_comes_up_is_a_stall() {
+    let mut scene = Scene::new(4, "4n?", rolling(2, 0, InPlace::Never));
+    scene.rolling_mut().progress_deadline = Some(Duration::from_secs(60));
+    scene.progress = Some(scene.plan().progress);
+    scene.now = NOW + Duration::from_secs(60);
+    let stalled = scene.plan().conditions.stalled;
+    assert_eq!(
+        (stalled.status, stalled.reason),
+        (true, Reason::DeadlineExceeded)
+    );
+    // the same members without a rollout
+    scene.pool.revisions.current = "new".into();
+    let plan = scene.plan();
+    assert!(!plan.conditions.stalled.status && plan.requeue_after.is_none());
+}
+
+#[test]
+fn a_target_that_is_broken_past_the_deadline_says_both() {
+    let mut scene = Scene::new(8, "8o 2n!", rolling(2, 2, InPlace::Never));
+    scene.rolling_mut().progress_deadline = Some(Duration::from_secs(60));
+    scene.progress = Some(scene.plan().progress);
+    scene.now = NOW + Duration::from_secs(60);
+    let conditions = scene.plan().conditions;
+    assert_eq!(conditions.stalled.reason, Reason::CrashLoop);
+    assert_eq!(conditions.progressing.reason, Reason::DeadlineExceeded);
 }
 
 #[test]
@@ -490,5 +608,27 @@ fn a_resting_pool_is_left_in_peace() {
             (0, None),
             "{members}"
         );
+    }
+}
+
+#[test]
+fn neither_partition_nor_pause_keeps_what_was_rolled_back_as_bad() {
+    for (partition, paused) in [(4, false), (0, true)] {
+        let mut scene = Scene::new(
+            4,
+            "4o",
+            Rolling {
+                partition,
+                ..rolling(1, 0, InPlace::Never)
+            },
+        );
+        scene.settings.paused = paused;
+        scene.ledger = Ledger(Some(0));
+        assert!(scene.plan().actions.is_empty());
+        scene.pool.revisions.older[0].retired = true;
+        let plan = scene.plan();
+        let is_gone = |action: &Action| matches!(action, Action::Delete(delete) if delete.cause == Cause::Retired && !delete.booked);
+        assert!(plan.actions.iter().all(is_gone), "{plan:?}");
+        assert_eq!(plan.actions.len(), 4);
     }
 }

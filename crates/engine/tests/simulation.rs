@@ -224,6 +224,35 @@ fn a_broken_target_under_load_leaves_the_old_stock_to_claims() {
 }
 
 #[test]
+fn a_target_whose_pods_end_is_tried_seldom_and_mending_it_ends_the_rollout() {
+    for load in [0.0, 0.05] {
+        for in_place in [InPlace::Never, InPlace::IfPossible] {
+            let mut settings = settings(in_place);
+            if let Strategy::RollingUpdate(rolling) = &mut settings.strategy {
+                rolling.replenish = Replenish::LastGood;
+            }
+            let mut world = warm(7, load, settings);
+            world.broken.insert("r2".into(), Failure::Ended);
+            world.edit("r2", difference(in_place));
+            world.run_for(60);
+            let before = world.score.deleted;
+            world.run_for(540);
+            keeps_promises(&world, MAX_UNAVAILABLE, MAX_SURGE);
+            assert_eq!(world.score.cold, 0);
+            let tried = world.score.deleted - before;
+            assert!(tried <= 10, "{tried} at load {load}: {:?}", world.score);
+            let stalled = &world.score.last.as_ref().unwrap().conditions.stalled;
+            assert!(stalled.status, "{stalled:?}");
+            world.edit("r3", Difference::Replace);
+            let ended = world.run_until_rolled(300);
+            assert!(ended.is_some(), "{:?}", world.score.last);
+            keeps_promises(&world, MAX_UNAVAILABLE, MAX_SURGE);
+            goes_quiet(&mut world);
+        }
+    }
+}
+
+#[test]
 fn a_second_edit_during_a_rollout_is_taken_on() {
     for in_place in [InPlace::Never, InPlace::IfPossible] {
         for seed in 0..SEEDS / 3 {

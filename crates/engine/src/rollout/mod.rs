@@ -2,7 +2,7 @@
 //!
 //! A controller calls [`plan`] on each pass with one snapshot and carries out the actions, each with a
 //! precondition on uid and resourceVersion. Whatever it must remember between two passes comes back in the
-//! plan: the [`Ledger`], the [`Progress`]. Losing either costs time, never a promise.
+//! plan: the [`Ledger`], the [`Progress`], the [`Endings`]. Losing one of them costs time, never a promise.
 //!
 //! What the rollout itself took out of stock is told apart from what claims took by double entry. A
 //! member created by the rollout carries a mark ([`Member::for_rollout`]), and the ledger holds how many
@@ -18,16 +18,20 @@
 //! booked on the rollout: a deletion that a former leader had on the wire may arrive when another plans.
 
 mod census;
+mod endings;
 mod order;
 mod pace;
 mod plain;
+mod quota;
 mod report;
 mod rolling;
 mod settings;
 mod stock;
 
+pub use endings::Endings;
 pub use order::{Operator, Priority, Requirement, ScatterTerm, Weight};
 pub use pace::Pace;
+pub use quota::Refusals;
 pub use report::{Condition, Conditions, Progress, Reason, Status, Wait};
 pub use settings::{InPlace, Replenish, Rolling, Settings, Strategy};
 
@@ -49,6 +53,9 @@ pub struct Snapshot<'a> {
     /// Members that have ended since the last plan though no claim had taken them and no action deleted them.
     pub lost: u32,
     pub progress: Option<&'a Progress>,
+    pub endings: Option<&'a Endings>,
+    /// Members beyond the size of the pool are refused for want of room, and are not asked for until then.
+    pub no_surge_until: Option<Time>,
     /// Nodes on which updates in place failed too often; members there are replaced.
     pub no_in_place: &'a BTreeSet<Node>,
 }
@@ -115,6 +122,8 @@ pub enum Cause {
     Stuck,
     /// It never will.
     Dead,
+    /// Its revision was rolled back as bad.
+    Retired,
     /// Its update in place passed the deadline.
     Fallback,
 }
@@ -137,6 +146,7 @@ pub struct Plan {
     pub conditions: Conditions,
     pub ledger: Ledger,
     pub progress: Progress,
+    pub endings: Endings,
     /// Look again after this time even if nothing happens.
     pub requeue_after: Option<Duration>,
 }

@@ -84,6 +84,39 @@ pub(super) fn sort<'a, T>(
     candidates
 }
 
+/// The terms that no member has the labels for, as people find them in their spec.
+pub(super) fn unmatched<'a>(
+    priority: Option<&Priority>,
+    scatter: &[ScatterTerm],
+    all: impl Iterator<Item = Option<&'a Labels>> + Clone,
+) -> Vec<String> {
+    let mut terms = Vec::new();
+    match priority {
+        Some(Priority::Weight(weights)) => {
+            for (index, weight) in weights.iter().enumerate() {
+                if !all.clone().any(|labels| weight.matches(labels)) {
+                    terms.push(format!("priorityStrategy.weightPriority[{index}]"));
+                }
+            }
+        }
+        Some(Priority::Order(keys)) => {
+            for (index, key) in keys.iter().enumerate() {
+                let mut labels = all.clone().flatten();
+                if !labels.any(|labels| labels.contains_key(key)) {
+                    terms.push(format!("priorityStrategy.orderPriority[{index}]"));
+                }
+            }
+        }
+        None => {}
+    }
+    for (index, term) in scatter.iter().enumerate() {
+        if !all.clone().any(|labels| term.matches(labels)) {
+            terms.push(format!("scatterStrategy[{index}]"));
+        }
+    }
+    terms
+}
+
 fn in_turns<'a, T>(
     candidates: Vec<Candidate<'a, T>>,
     claimable_on: &HashMap<Option<&'a Node>, u32>,
@@ -236,7 +269,7 @@ impl Groups {
 
 #[cfg(test)]
 mod tests {
-    use super::{Candidate, Operator, Priority, Requirement, ScatterTerm, Weight, sort};
+    use super::{Candidate, Operator, Priority, Requirement, ScatterTerm, Weight, sort, unmatched};
     use crate::member::{Labels, Node, Time};
     use std::collections::HashMap;
 
@@ -356,6 +389,33 @@ mod tests {
             labels(&[("zone", "b")]),
         ];
         assert_eq!(sorted(&members, Some(&priority), &[]), [2, 1, 0, 3]);
+    }
+
+    #[test]
+    fn terms_that_match_nobody_are_named() {
+        let members = [labels(&[("zone", "a")]), labels(&[("rank", "r-1")])];
+        let named = |priority, scatter: &[(&str, &str)]| {
+            let scatter: Vec<_> = scatter
+                .iter()
+                .map(|(key, value)| ScatterTerm {
+                    key: (*key).into(),
+                    value: (*value).into(),
+                })
+                .collect();
+            unmatched(Some(&priority), &scatter, members.iter().map(Some))
+        };
+        let weight = |key: &str| Weight {
+            weight: 1,
+            selector: vec![Requirement {
+                key: key.into(),
+                operator: Operator::Exists,
+            }],
+        };
+        let weights = Priority::Weight(vec![weight("zone"), weight("canary")]);
+        let expected = ["priorityStrategy.weightPriority[1]", "scatterStrategy[0]"];
+        assert_eq!(named(weights, &[("zone", "b"), ("zone", "a")]), expected);
+        let keys = Priority::Order(vec!["order".into(), "rank".into()]);
+        assert_eq!(named(keys, &[]), ["priorityStrategy.orderPriority[0]"]);
     }
 
     #[test]

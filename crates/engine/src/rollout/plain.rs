@@ -119,6 +119,7 @@ fn fate(entry: &Entry<'_>, settings: &Settings, recreate: bool, now: Time) -> Fa
     match entry.class {
         Class::Terminating => Fate::Ignored,
         Class::Dead => Fate::Goes(delete(Cause::Dead)),
+        Class::Retired => Fate::Goes(delete(Cause::Retired)),
         Class::Reserved => Fate::Ignored,
         _ if recreate && entry.stale => Fate::Goes(delete(Cause::Stale)),
         // left behind by a rolling update that was the strategy before
@@ -126,7 +127,9 @@ fn fate(entry: &Entry<'_>, settings: &Settings, recreate: bool, now: Time) -> Fa
         Class::Fenced if late => Fate::Goes(delete(Cause::Fallback)),
         Class::Fenced => Fate::Ignored,
         _ if stuck => Fate::Goes(delete(Cause::Stuck)),
-        Class::Claimable | Class::Young | Class::Pending | Class::Failed(_) => Fate::Stays,
+        Class::Claimable | Class::Young | Class::Pending | Class::Failed(_) | Class::Ended => {
+            Fate::Stays
+        }
     }
 }
 

@@ -1,9 +1,11 @@
 //! What a pass says: numbers, conditions, and why it does not do more.
 
 use super::census::{Census, Class};
+use super::order::unmatched;
+use super::quota::Shortage;
 use super::{Draft, Plan, Settings, Snapshot, count, whole};
 use crate::demand::Demand;
-use crate::member::{Failure, Revision, Time};
+use crate::member::{Difference, Failure, Revision, Time};
 use std::fmt;
 use std::time::Duration;
 
@@ -164,6 +166,9 @@ fn failure_text(failure: Failure) -> &'static str {
         Failure::ImagePull => "image cannot be pulled",
         Failure::CrashLoop => "container crashes",
         Failure::Unschedulable => "no node has room",
+        Failure::Quota => "a quota leaves no room",
+        Failure::Refused => "pod cannot be made",
+        Failure::Ended => "pod ends by itself",
     }
 }
 
@@ -180,6 +185,7 @@ pub struct Status {
     pub updated_available: u32,
     pub pending: u32,
     pub updating: u32,
+    /// Not Ready and the pod says why, or ended and kept for a while.
     pub failed: u32,
     /// Failed for want of a node with room; they are kept.
     pub unschedulable: u32,
@@ -230,6 +236,9 @@ pub enum Reason {
     ImagePull,
     CrashLoop,
     Unschedulable,
+    QuotaExceeded,
+    PodRefused,
+    PodEnded,
     InPlaceOnly,
     DeadlineExceeded,
     AsExpected,
@@ -251,6 +260,9 @@ impl Reason {
             Reason::ImagePull => "ImagePull",
             Reason::CrashLoop => "CrashLoop",
             Reason::Unschedulable => "Unschedulable",
+            Reason::QuotaExceeded => "QuotaExceeded",
+            Reason::PodRefused => "PodRefused",
+            Reason::PodEnded => "PodEnded",
             Reason::InPlaceOnly => "InPlaceOnly",
             Reason::DeadlineExceeded => "DeadlineExceeded",
             Reason::AsExpected => "AsExpected",
@@ -283,7 +295,8 @@ pub(super) fn plan(
     now: Time,
 ) -> Plan {
     let mut status = status(snapshot, demand, census, &draft);
-    let progress = progress(snapshot, settings, census, &draft, &status, now);
+    let stands = clock_stands(snapshot, census, &draft.wait);
+    let progress = progress(snapshot, settings, census, &draft, &status, stands, now);
     let rolling = settings.rolling();
     let window = rolling.map_or(Duration::ZERO, |rolling| rolling.stabilise);
     // once over it stays over: load that dips below the floor later is no rollout
@@ -294,33 +307,37 @@ pub(super) fn plan(
     }
     let deadline = rolling.and_then(|rolling| rolling.progress_deadline);
     let expires = deadline
-        .filter(|_| !clock_stands(&draft.wait))
+        .filter(|_| !stands && !complete)
         .map(|span| progress.at + span);
     let late = expires.is_some_and(|at| now >= at);
     let moments = moments(settings, census, now)
         .chain(draft.again)
+        .chain(census.kept_until)
         .chain(expires)
+        .chain(snapshot.no_surge_until)
         .chain(progress.stable.map(|since| since + window));
     let next = moments.filter(|at| *at > now).min();
     Plan {
-        conditions: conditions(snapshot, census, &draft, &status, complete, late),
+        conditions: conditions(snapshot, settings, census, &draft, &status, complete, late),
         actions: draft.actions,
         wait: draft.wait,
         status,
         ledger: draft.ledger,
         progress,
+        endings: census.endings.clone(),
         requeue_after: next.map(|at| at.since(now)),
     }
 }
 
 fn status(snapshot: &Snapshot<'_>, demand: &Demand, census: &Census<'_>, draft: &Draft) -> Status {
     let tally = |wanted: &dyn Fn(&super::census::Entry<'_>) -> bool| {
-        let live = census
-            .entries
-            .iter()
-            .filter(|entry| !matches!(entry.class, Class::Terminating | Class::Dead));
+        let live = census.entries.iter().filter(|entry| {
+            !matches!(entry.class, Class::Terminating | Class::Dead | Class::Ended)
+        });
         count(live.filter(|entry| wanted(entry)).count())
     };
+    let ended = census.entries.iter();
+    let ended = count(ended.filter(|entry| entry.class == Class::Ended).count());
     let unschedulable = Class::Failed(Failure::Unschedulable);
     Status {
         replicas: tally(&|_| true),
@@ -331,7 +348,7 @@ fn status(snapshot: &Snapshot<'_>, demand: &Demand, census: &Census<'_>, draft: 
         updated_available: tally(&|entry| entry.is_updated() && entry.class == Class::Claimable),
         pending: tally(&|entry| matches!(entry.class, Class::Pending | Class::Young)),
         updating: tally(&|entry| entry.class == Class::Fenced),
-        failed: tally(&|entry| matches!(entry.class, Class::Failed(_))),
+        failed: tally(&|entry| matches!(entry.class, Class::Failed(_))) + ended,
         unschedulable: tally(&|entry| entry.class == unschedulable),
         terminating: whole(census.terminating),
         creating: whole(census.in_flight),
@@ -351,6 +368,7 @@ fn progress(
     census: &Census<'_>,
     draft: &Draft,
     status: &Status,
+    stands: bool,
     now: Time,
 ) -> Progress {
     let target = &snapshot.pool.revisions.target;
@@ -363,7 +381,7 @@ fn progress(
         status.updated_available > before.best_available || (old < before.fewest_old && !broken)
     });
     let at = match before {
-        Some(before) if !moved && !clock_stands(&draft.wait) => before.at,
+        Some(before) if !moved && !stands => before.at,
         _ => now,
     };
     let partition = settings.rolling().map_or(0, |rolling| rolling.partition);
@@ -379,11 +397,15 @@ fn progress(
     }
 }
 
-fn clock_stands(wait: &Wait) -> bool {
-    matches!(
+/// Nothing is to be rolled, or nothing may be. A rollout whose last old member is gone still has to become available.
+fn clock_stands(snapshot: &Snapshot<'_>, census: &Census<'_>, wait: &Wait) -> bool {
+    let revisions = &snapshot.pool.revisions;
+    let is_over = revisions.difference(&revisions.current) == Difference::Same && census.old == 0;
+    let is_resting = matches!(
         wait,
-        Wait::Settled | Wait::Paused { .. } | Wait::Partition { .. } | Wait::UntilClaimed { .. }
-    )
+        Wait::Paused { .. } | Wait::Partition { .. } | Wait::UntilClaimed { .. }
+    );
+    is_over || is_resting
 }
 
 /// When members change their meaning without any event.
@@ -397,34 +419,57 @@ fn moments(settings: &Settings, census: &Census<'_>, now: Time) -> impl Iterator
                 let deadline = entry.member.intent.as_ref().map(|intent| intent.deadline);
                 entry.matures.or(deadline)
             }
+            Class::Failed(Failure::Quota) => entry.hopes_until(),
             Class::Pending | Class::Failed(_) => entry.stuck_at(settings.ready_grace),
-            Class::Claimable | Class::Dead | Class::Reserved | Class::Terminating => None,
+            Class::Claimable
+            | Class::Dead
+            | Class::Ended
+            | Class::Reserved
+            | Class::Retired
+            | Class::Terminating => None,
         })
         .filter(move |at| *at > now)
 }
 
 fn conditions(
     snapshot: &Snapshot<'_>,
+    settings: &Settings,
     census: &Census<'_>,
     draft: &Draft,
     status: &Status,
     complete: bool,
     late: bool,
 ) -> Conditions {
-    let reason = reason(draft, census, complete);
+    let shortage = Shortage::of(snapshot, settings, census);
+    let reason = reason(draft, census, shortage.is_some(), complete);
+    let short = shortage.as_ref().map(|it| format!("; {it}"));
     let message = format!(
-        "{} of {} members updated, {} available, {} old; {}",
-        status.updated, snapshot.pool.replicas, status.updated_available, census.old, draft.wait
+        "{} of {} members updated, {} available, {} old; {}{}{}{}",
+        status.updated,
+        snapshot.pool.replicas,
+        status.updated_available,
+        census.old,
+        draft.wait,
+        short.unwrap_or_default(),
+        old_endings(census),
+        idle_terms(settings, census)
     );
-    let needs_help = matches!(
-        reason,
+    let needs_help = match reason {
         Reason::NoBudget
-            | Reason::FloorUnsatisfiable
-            | Reason::ImagePull
-            | Reason::CrashLoop
-            | Reason::Unschedulable
-            | Reason::InPlaceOnly
-    );
+        | Reason::FloorUnsatisfiable
+        | Reason::ImagePull
+        | Reason::CrashLoop
+        | Reason::Unschedulable
+        | Reason::PodRefused
+        | Reason::PodEnded
+        | Reason::InPlaceOnly => true,
+        // a rollout that goes on makes the room itself, and so does whoever goes
+        Reason::QuotaExceeded => match &shortage {
+            Some(shortage) => shortage.is_the_end(),
+            None => census.is_short_for_long,
+        },
+        _ => false,
+    };
     let stalled = late || needs_help;
     let why = match (late, needs_help) {
         (_, true) => reason,
@@ -438,7 +483,8 @@ fn conditions(
     Conditions {
         progressing: Condition {
             status: !stalled && !resting,
-            reason: if late && !needs_help {
+            // whoever waits for the end of the rollout looks here, and for what is to be done at the other
+            reason: if late {
                 Reason::DeadlineExceeded
             } else {
                 reason
@@ -453,8 +499,42 @@ fn conditions(
     }
 }
 
-fn reason(draft: &Draft, census: &Census<'_>, complete: bool) -> Reason {
+/// Says so if old members have ended and are not replaced at once.
+fn old_endings(census: &Census<'_>) -> String {
+    let entries = census.entries.iter();
+    let kept = entries.filter(|entry| entry.stale && entry.class == Class::Ended);
+    match kept.count() {
+        0 => String::new(),
+        kept => format!("; {kept} of the old ones have ended and are replaced later"),
+    }
+}
+
+/// Says so if a rule about the order of members speaks of labels that none of them has.
+fn idle_terms(settings: &Settings, census: &Census<'_>) -> String {
+    let Some(rolling) = settings.rolling().filter(|_| census.live > 0) else {
+        return String::new();
+    };
+    let labels = census.entries.iter();
+    let labels = labels.map(|entry| entry.member.labels.as_deref());
+    let idle = unmatched(rolling.priority.as_ref(), &rolling.scatter, labels);
+    match idle.is_empty() {
+        true => String::new(),
+        false => format!("; no member has labels that match {}", idle.join(", ")),
+    }
+}
+
+fn reason(draft: &Draft, census: &Census<'_>, is_short: bool, complete: bool) -> Reason {
     match &draft.wait {
+        Wait::MaxUnavailable { .. }
+        | Wait::Floor { .. }
+        | Wait::Replacing { .. }
+        | Wait::Updating { .. }
+        | Wait::OldPending { .. }
+        | Wait::MaxConcurrent { .. }
+            if is_short =>
+        {
+            Reason::QuotaExceeded
+        }
         Wait::Paused { .. } => Reason::Paused,
         Wait::Partition { .. } => Reason::PartitionReached,
         Wait::UntilClaimed { .. } => Reason::UntilClaimed,
@@ -484,5 +564,8 @@ fn failure_reason(failure: Failure) -> Reason {
         Failure::ImagePull => Reason::ImagePull,
         Failure::CrashLoop => Reason::CrashLoop,
         Failure::Unschedulable => Reason::Unschedulable,
+        Failure::Quota => Reason::QuotaExceeded,
+        Failure::Refused => Reason::PodRefused,
+        Failure::Ended => Reason::PodEnded,
     }
 }

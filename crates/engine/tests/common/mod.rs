@@ -1,4 +1,4 @@
-//! Pools written as text: `o` old, `n` at the target; `!` failed, `?` pending, `U` updating in place.
+//! Pools written as text: `o` old, `n` at the target; `!` failed, `?` pending, `x` ended, `U` updating in place.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![allow(
     dead_code,
@@ -12,8 +12,8 @@ use engine::member::{
     Time, Uid,
 };
 use engine::rollout::{
-    Action, Cause, Create, InPlace, Ledger, Plan, Progress, Rolling, Settings, Snapshot, Strategy,
-    plan,
+    Action, Cause, Create, Endings, InPlace, Ledger, Plan, Progress, Rolling, Settings, Snapshot,
+    Strategy, plan,
 };
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -29,6 +29,8 @@ pub struct Scene {
     pub ledger: Ledger,
     pub lost: u32,
     pub progress: Option<Progress>,
+    pub endings: Option<Endings>,
+    pub no_surge_until: Option<Time>,
     pub no_in_place: BTreeSet<Node>,
     pub settings: Settings,
     pub demand: Demand,
@@ -59,6 +61,8 @@ impl Scene {
             ledger: Ledger::default(),
             lost: 0,
             progress: None,
+            endings: None,
+            no_surge_until: None,
             no_in_place: BTreeSet::new(),
             settings: Settings::new(strategy),
             demand: Demand {
@@ -84,6 +88,8 @@ impl Scene {
             ledger: self.ledger,
             lost: self.lost,
             progress: self.progress.as_ref(),
+            endings: self.endings.as_ref(),
+            no_surge_until: self.no_surge_until,
             no_in_place: &self.no_in_place,
         };
         plan(&snapshot, &self.settings, &self.demand, self.now)
@@ -94,6 +100,7 @@ impl Scene {
         self.ledger = plan.ledger;
         self.lost = 0;
         self.progress = Some(plan.progress.clone());
+        self.endings = Some(plan.endings.clone());
         for action in &plan.actions {
             self.ledger.done(action);
             match action {
@@ -203,6 +210,7 @@ fn read_one(name: &str, kind: &str) -> Member {
         "" => {}
         "!" => one.state = State::Failed(Failure::CrashLoop),
         "?" => one.state = State::Pending,
+        "x" => one.state = State::Dead,
         "U" => {
             one.state = State::Pending;
             let deadline = NOW + Duration::from_secs(30);

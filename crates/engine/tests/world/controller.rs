@@ -84,6 +84,8 @@ impl World {
             ledger: controller.ledger,
             lost: 0,
             progress: controller.progress.as_ref(),
+            endings: controller.endings.as_ref(),
+            no_surge_until: None,
             no_in_place: &BTreeSet::new(),
         };
         let demand = self.meter.demand(Time(self.now));
@@ -95,6 +97,7 @@ impl World {
             .hold_back(&mut plan, &self.settings, &demand, replicas, now);
         controller.ledger = plan.ledger;
         controller.progress = Some(plan.progress.clone());
+        controller.endings = Some(plan.endings.clone());
         plan
     }
 

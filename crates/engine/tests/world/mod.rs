@@ -15,7 +15,7 @@ use engine::member::{
     Time, Uid,
 };
 use engine::queue::Index;
-use engine::rollout::{Create, Ledger, Pace, Plan, Progress, Settings, Strategy};
+use engine::rollout::{Create, Endings, Ledger, Pace, Plan, Progress, Settings, Strategy};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::time::Duration;
@@ -93,6 +93,7 @@ struct Controller {
     ledger: Ledger,
     pace: Pace,
     progress: Option<Progress>,
+    endings: Option<Endings>,
     created: Vec<(u64, Create)>,
     deleted: Vec<(u64, Uid)>,
     updated: Vec<(u64, Uid, Intent)>,
@@ -386,8 +387,11 @@ impl World {
         }
         let broken = self.broken.get(&held.member.revision).copied();
         if let Some(failure) = broken.or(crashes.then_some(Failure::CrashLoop)) {
-            held.member.state = State::Failed(failure);
-            if broken.is_some() {
+            held.member.state = match failure {
+                Failure::Ended => State::Dead,
+                failure => State::Failed(failure),
+            };
+            if broken.is_some() && failure != Failure::Ended {
                 self.at(5_000, Happening::Ready(uid.clone()));
             }
             return self.changed(uid);

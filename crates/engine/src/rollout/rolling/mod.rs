@@ -7,11 +7,10 @@ use super::census::{Census, Class, Entry};
 use super::plain::scale_limit;
 use super::stock::{Inputs, Stock};
 use super::{
-    Action, Cause, Create, Delete, Draft, Ledger, Replenish, Rolling, Settings, Snapshot, Update,
-    Wait, whole,
+    Action, Cause, Create, Delete, Draft, Ledger, Rolling, Settings, Snapshot, Update, Wait, whole,
 };
 use crate::demand::Demand;
-use crate::member::{Failure, Intent, Revision, Time};
+use crate::member::{Intent, Revision, Time};
 use std::cmp::Reverse;
 use std::time::Duration;
 
@@ -108,10 +107,13 @@ impl<'a> Roll<'a> {
         } = inputs;
         let replicas = i64::from(snapshot.pool.replicas);
         let old = to_update(inputs);
+        let surge = old.min(rolling.max_surge.into());
         let surge = if settings.paused {
             0
+        } else if snapshot.no_surge_until.is_some() {
+            surge.min((census.live - replicas).max(0))
         } else {
-            old.min(rolling.max_surge.into())
+            surge
         };
         let extra = extra(snapshot, census.live - replicas, surge, old > 0);
         Self {
@@ -124,7 +126,7 @@ impl<'a> Roll<'a> {
             updating: census.updating,
             quota: old,
             stock: Stock::of(inputs, extra, surge),
-            broken: broken_target(inputs),
+            broken: census.broken.clone(),
             decided: vec![false; census.entries.len()],
             actions: Vec::new(),
             wait: None,
@@ -157,12 +159,10 @@ impl<'a> Roll<'a> {
         let for_rollout = (self.surge - self.ledger.0.unwrap_or(0)).clamp(0, total);
         let revisions = &snapshot.pool.revisions;
         let kept = i64::from(rolling.partition) - census.old;
-        let fall_back = rolling.replenish == Replenish::LastGood
-            && self.broken.is_some()
-            && !revisions.retired(&revisions.current);
-        let at_current = if revisions.current == revisions.target {
+        let is_last = revisions.current == revisions.target;
+        let at_current = if is_last || revisions.retired(&revisions.current) {
             0
-        } else if fall_back {
+        } else if census.falls_back(snapshot, rolling) {
             total - for_rollout
         } else {
             kept.clamp(0, total)
@@ -196,10 +196,14 @@ impl<'a> Roll<'a> {
             let stuck_at = entry.stuck_at(settings.ready_grace);
             let cause = match entry.class {
                 Class::Dead => Cause::Dead,
+                // whatever partition or pause says: nobody can have it, and its place is needed
+                Class::Retired => Cause::Retired,
                 _ if stuck_at.is_some_and(|at| now >= at) => Cause::Stuck,
                 _ => continue,
             };
             self.delete(index, cause, entry.is_out());
+            // the partition keeps so many, and this one is not among them
+            self.quota -= i64::from(entry.stale);
         }
     }
 
@@ -317,6 +321,10 @@ impl<'a> Roll<'a> {
         let (old, pending) = (whole(census.old), whole(census.old_pending));
         if let Some(wait) = self.wait.take() {
             wait
+        } else if self.to_update() > 0
+            && let Some(broken) = self.broken.take()
+        {
+            broken
         } else if self.to_update() > 0 && self.actions.is_empty() {
             Wait::OldPending { old, pending }
         } else if self.to_update() > 0 {
@@ -355,30 +363,4 @@ fn extra(snapshot: &Snapshot<'_>, beyond: i64, surge: i64, under_way: bool) -> i
         None if under_way => beyond,
         None => beyond.max(0),
     }
-}
-
-/// A target that fails as often as it ever worked stops the rollout, after one batch at the latest.
-/// Members without a node do not: taking out old ones may be just what makes room.
-fn broken_target(inputs: &Inputs<'_>) -> Option<Wait> {
-    let Inputs {
-        snapshot,
-        rolling,
-        census,
-        ..
-    } = inputs;
-    let (failure, failing) = census
-        .failing()
-        .filter(|(failure, _)| *failure != Failure::Unschedulable)?;
-    let ready = census.working();
-    let target = &snapshot.pool.revisions.target;
-    let best = snapshot
-        .progress
-        .filter(|progress| progress.target == *target);
-    let worked = best.map_or(ready, |progress| progress.best_available.max(ready));
-    let batch = rolling.max_unavailable.max(rolling.max_surge).max(1);
-    (failing >= worked.min(batch)).then_some(Wait::BrokenTarget {
-        failure,
-        failing,
-        ready,
-    })
 }

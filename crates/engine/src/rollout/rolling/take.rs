@@ -124,13 +124,19 @@ impl Roll<'_> {
         dropped
     }
 
-    /// While the target is broken, a pool that shrinks loses the broken members first.
+    /// While the target is broken, a pool that shrinks loses the broken members first, and old ones that have ended.
     fn drop_failing(&mut self, surplus: i64) -> i64 {
         let mut dropped = 0;
         for (index, entry) in self.entries() {
-            let failing = !entry.stale && matches!(entry.class, Class::Failed(_));
-            if failing && dropped < surplus && !self.decided[index] {
-                dropped += i64::from(self.drop_surplus(index, entry));
+            let failing = match entry.class {
+                Class::Ended => true,
+                Class::Failed(_) => !entry.stale,
+                _ => false,
+            };
+            let is_too_much = failing && dropped < surplus && !self.decided[index];
+            if is_too_much && self.drop_surplus(index, entry) {
+                dropped += 1;
+                self.quota -= i64::from(entry.stale);
             }
         }
         dropped
