@@ -4,11 +4,13 @@
 //! why a shim costs so little. The helper ends when whoever started it does. Shims do not.
 
 use std::ffi::CString;
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 use std::process::ExitCode;
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{CWD, MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::mount::OpenTreeFlags;
 use rustix::thread::UnshareFlags;
 
@@ -17,8 +19,10 @@ use crate::settings::{PodSettings, UserNamespace};
 use crate::wire::{self, Failure, FromShim, Incoming, Reply, StartPod};
 use crate::{seccomp, shim, sys, user_namespace};
 
-/// Tells the helper that it has been started from a read-only mount.
+/// Tells the helper that nobody can write what it has been started from.
 const SEALED: &str = "SANDBAR_HELPER_SEALED";
+/// The file that this process runs, also when it has been removed or another one lies in its place.
+const OWN: &str = "/proc/self/exe";
 
 /// Runs the helper of pods that are isolated until its caller is gone. To be called first thing in `main`, before there is any
 /// thread; standard input is the caller's socket.
@@ -98,20 +102,55 @@ fn may_mount() -> bool {
         .is_ok()
 }
 
-/// Runs this program again from a read-only mount of its own file.
+/// Runs this program again from its own file, sealed.
 ///
 /// A container can make the process that enters it run `/proc/self/exe`, and so get hold of the file of this very program.
-/// Being its owner it could then overwrite it, and the next to run it is the host. Through a read-only mount nobody can.
+/// Being its owner it could then overwrite it, and the next to run it is the host. Through a read-only mount nobody can, and
+/// nobody can write a sealed copy.
 fn run_sealed() -> io::Result<io::Error> {
-    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
-    // by its path: the file that was run lies in the mount namespace that was left, where nothing may be mounted from
-    let program = rustix::mount::open_tree(rustix::fs::CWD, std::env::current_exe()?, flags)?;
-    sys::make_read_only(&program)?;
+    let program = mounted().or_else(|_| copied())?;
     let args: Result<Vec<CString>, _> = std::env::args_os()
         .map(|a| CString::new(a.into_encoded_bytes()))
         .collect();
     let env = CString::new(format!("{SEALED}=1"))?;
     Ok(sys::exec_descriptor(&program, &args?, &[env]))
+}
+
+/// This program in a read-only mount of its file.
+fn mounted() -> io::Result<OwnedFd> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    let open = |path: &Path| rustix::mount::open_tree(CWD, path, flags);
+    // whoever has left the mount namespace in which the file was run may mount nothing from there: he finds it by its path,
+    // unless another one lies there now
+    let program = open(Path::new(OWN)).or_else(|_| -> io::Result<OwnedFd> {
+        let named = open(&std::env::current_exe()?)?;
+        let (ours, theirs) = (rustix::fs::stat(OWN)?, rustix::fs::fstat(&named)?);
+        match (ours.st_dev, ours.st_ino) == (theirs.st_dev, theirs.st_ino) {
+            true => Ok(named),
+            false => Err(io::Error::from(io::ErrorKind::NotFound)),
+        }
+    })?;
+    sys::make_read_only(&program)?;
+    Ok(program)
+}
+
+/// This program in memory, where it takes as much as it is long.
+fn copied() -> io::Result<OwnedFd> {
+    let mut copy = File::from(runnable_memory()?);
+    io::copy(&mut File::open(OWN)?, &mut copy)?;
+    let seals = SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;
+    rustix::fs::fcntl_add_seals(&copy, seals)?;
+    Ok(copy.into())
+}
+
+/// Where `vm.memfd_noexec` is set, only what is asked for so can be run. Before Linux 6.3 nobody could ask.
+fn runnable_memory() -> rustix::io::Result<OwnedFd> {
+    let make = |flags| rustix::fs::memfd_create("sandbar-helper", flags);
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    match make(flags | MemfdFlags::EXEC) {
+        Err(rustix::io::Errno::INVAL) => make(flags),
+        made => made,
+    }
 }
 
 /// Standard input becomes what it is in every other process: containers are forked from here.

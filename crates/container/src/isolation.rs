@@ -2,8 +2,11 @@
 //!
 //! Trying changes the process that tries: [`run`] is a process of its own, and [`check`] is how to ask it.
 
+mod ground;
+
 use std::ffi::CStr;
 use std::io::Write as _;
+use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::{fs, io};
 
@@ -72,9 +75,10 @@ pub fn check(mut program: Command) -> io::Result<Result<(), Impossible>> {
     })))
 }
 
-/// Tries, and tells what came of it. To be called first thing in `main`, before there is any thread.
-pub fn run() -> ExitCode {
-    match attempt() {
+/// Tries, also whether containers can have their files in this directory, and tells what came of it. To be called first thing in
+/// `main`, before there is any thread.
+pub fn run(directory: Option<&Path>) -> ExitCode {
+    match attempt(directory) {
         Ok(()) => ExitCode::SUCCESS,
         Err(impossible) => tell(&impossible),
     }
@@ -83,11 +87,13 @@ pub fn run() -> ExitCode {
 fn tell(impossible: &Impossible) -> ExitCode {
     let text = serde_json::to_vec(impossible).unwrap_or_default();
     // who does not hear why knows by the end of this process that it is
-    let _ = io::stdout().write_all(&text);
+    let mut out = io::stdout();
+    // at once: a forked child ends without that
+    let _ = out.write_all(&text).and_then(|()| out.flush());
     ExitCode::FAILURE
 }
 
-fn attempt() -> Result<(), Impossible> {
+fn attempt(directory: Option<&Path>) -> Result<(), Impossible> {
     let is_root = rustix::process::geteuid().is_root();
     match is_root {
         true => check_root()?,
@@ -97,7 +103,7 @@ fn attempt() -> Result<(), Impossible> {
     for (flag, name, most) in NAMESPACES {
         sys::unshare(flag).map_err(|error| no_namespace(name, most, &error))?;
     }
-    try_mounts(is_root)
+    try_mounts(is_root, directory)
 }
 
 /// Root has all ids and cgroups, or is root by name only.
@@ -152,12 +158,15 @@ fn no_namespace(name: &str, most: &str, error: &io::Error) -> Impossible {
 }
 
 /// A child lives in the new pid namespace, which its `/proc` is mounted for.
-fn try_mounts(is_root: bool) -> Result<(), Impossible> {
+fn try_mounts(is_root: bool, directory: Option<&Path>) -> Result<(), Impossible> {
     let failed =
         |error: io::Error| Impossible::new(format!("mounts are refused: {error}"), SURROUNDINGS);
     let Some(child) = sys::fork().map_err(failed)? else {
         let mounted = mount_all(is_root).map_err(failed);
-        let told = mounted.as_ref().err().map(tell);
+        let found = mounted.and_then(|()| {
+            directory.map_or(Ok(()), |directory| ground::attempt(directory, is_root))
+        });
+        let told = found.as_ref().err().map(tell);
         sys::exit_child(i32::from(told.is_some()));
     };
     let status = rustix::process::waitpid(Some(child), WaitOptions::empty());

@@ -8,15 +8,17 @@
 //! in a mount namespace of its own, which ends with the container. Only cgroups, files and processes can be left over by a
 //! shim that was killed, and [`sweep`] removes them.
 //!
-//! [`isolation`] finds out whether any of this can be done here. Where it cannot, a pod may be [`PodSettings::isolated`] in
+//! [`isolation`] finds out whether any of this can be done here, and [`users`] whether pods of root can have their own. Where it cannot, a pod may be [`PodSettings::isolated`] in
 //! nothing: its containers are then plain processes of this user.
 
 mod build;
 mod cgroup;
 mod client;
+pub mod descriptors;
 pub mod helper;
 pub mod isolation;
 mod process;
+mod refusals;
 mod remains;
 mod seccomp;
 mod settings;
@@ -26,9 +28,11 @@ mod strays;
 mod sys;
 mod tree;
 mod user_namespace;
+pub mod users;
 mod wire;
 
 pub use client::{Attached, Error, Events, Exec, Helper, Pipe, Pod, Streams};
+pub use refusals::{Crowds, Refusals};
 pub use remains::{Remains, SweepError, has_shim, kill_shim, remains, sweep};
 pub use settings::{
     Capabilities, ContainerSettings, ExecSettings, IdMap, Limits, Mount, MountSource, Overlay,

@@ -13,7 +13,7 @@ use seccompiler::{
 
 /// On every architecture.
 #[rustfmt::skip]
-const ALLOWED: [libc::c_long; 252] = [
+const ALLOWED: [libc::c_long; 251] = [
     libc::SYS_accept, libc::SYS_accept4, libc::SYS_adjtimex, libc::SYS_bind, libc::SYS_brk,
     libc::SYS_capget, libc::SYS_capset, libc::SYS_chdir, libc::SYS_clock_adjtime,
     libc::SYS_clock_getres, libc::SYS_clock_gettime, libc::SYS_clock_nanosleep, libc::SYS_close,
@@ -47,7 +47,7 @@ const ALLOWED: [libc::c_long; 252] = [
     libc::SYS_msgctl, libc::SYS_msgget, libc::SYS_msgrcv, libc::SYS_msgsnd, libc::SYS_msync,
     libc::SYS_munlock, libc::SYS_munlockall, libc::SYS_munmap, libc::SYS_name_to_handle_at,
     libc::SYS_nanosleep, libc::SYS_newfstatat, libc::SYS_openat, libc::SYS_openat2,
-    libc::SYS_pidfd_getfd, libc::SYS_pidfd_open, libc::SYS_pidfd_send_signal, libc::SYS_pipe2,
+    libc::SYS_pidfd_open, libc::SYS_pidfd_send_signal, libc::SYS_pipe2,
     libc::SYS_pkey_alloc, libc::SYS_pkey_free, libc::SYS_pkey_mprotect, libc::SYS_ppoll,
     libc::SYS_prctl, libc::SYS_pread64, libc::SYS_preadv, libc::SYS_preadv2, libc::SYS_prlimit64,
     libc::SYS_process_mrelease, libc::SYS_process_vm_readv, libc::SYS_process_vm_writev,
@@ -104,7 +104,7 @@ const ALLOWED_NEW: [i64; 16] = [
 const UNKNOWN: std::ops::Range<i64> = 470..600;
 
 /// What comes with a capability.
-const WITH_CAPABILITY: [(&str, &[libc::c_long]); 5] = [
+const WITH_CAPABILITY: [(&str, &[libc::c_long]); 4] = [
     (
         "CAP_SYS_ADMIN",
         &[
@@ -135,10 +135,6 @@ const WITH_CAPABILITY: [(&str, &[libc::c_long]); 5] = [
             libc::SYS_set_mempolicy,
             libc::SYS_set_mempolicy_home_node,
         ],
-    ),
-    (
-        "CAP_SYS_PTRACE",
-        &[libc::SYS_kcmp, libc::SYS_process_madvise],
     ),
     ("CAP_SYS_TTY_CONFIG", &[libc::SYS_vhangup]),
 ];
@@ -286,6 +282,7 @@ mod tests {
             libc::SYS_reboot,
             libc::SYS_swapon,
             libc::SYS_quotactl,
+            libc::SYS_pidfd_getfd,
         ];
         for call in refused {
             assert!(!rules.contains_key(&call), "{call}");

@@ -1,5 +1,6 @@
 //! What callers say about pods, containers and commands. Plain data; `check` refuses what could never work.
 
+use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -22,6 +23,10 @@ pub struct PodSettings {
     /// Without it containers are plain processes of the caller, with everything of the machine before them: root file systems,
     /// mounts, users, capabilities and filters mean nothing then. Such pods are started by [`crate::helper::run_plain`] only.
     pub isolated: bool,
+    /// Settings of the kernel, by names such as `net.ipv4.tcp_syncookies`. Only those that each network or ipc namespace has of
+    /// its own; a pod that is not isolated can have none.
+    #[serde(default)]
+    pub sysctls: BTreeMap<String, String>,
 }
 
 /// Which ids inside the pod are which outside.
@@ -95,6 +100,10 @@ pub struct ContainerSettings {
     pub log: PathBuf,
     /// What `stop` sends first; `SIGTERM` unless the image says otherwise.
     pub stop_signal: Option<i32>,
+    /// Whether `/proc` shows, and lets be written, also what it tells of the machine. Only for pods with users of their own, to whom
+    /// the kernel gives no more of it than is theirs.
+    #[serde(default)]
+    pub unmasked_proc: bool,
 }
 
 impl ContainerSettings {
@@ -125,15 +134,22 @@ impl ContainerSettings {
             tty: false,
             log: log.into(),
             stop_signal: None,
+            unmasked_proc: false,
         }
     }
 
-    /// Refuses what is wrong whatever the machine.
-    pub(crate) fn check(&self) -> Result<(), String> {
+    /// Refuses what is wrong in this pod whatever the machine.
+    pub(crate) fn check(&self, pod: &PodSettings) -> Result<(), String> {
         check_name("container name", &self.name)?;
         if self.privileged {
             return Err(format!(
                 "container {} asks to be privileged, which is never granted here: ask for single capabilities instead",
+                self.name
+            ));
+        }
+        if self.unmasked_proc && pod.isolated && pod.user_namespace.is_none() {
+            return Err(format!(
+                "container {} asks for all of /proc, which is the machine's in a pod without users of its own",
                 self.name
             ));
         }
@@ -266,8 +282,24 @@ impl PodSettings {
                 self.hostname
             ));
         }
-        Ok(())
+        let mut sysctls = self.sysctls.keys();
+        match sysctls.find(|name| !self.isolated || sysctl_file(name).is_none()) {
+            Some(name) => Err(format!("sysctl {name:?} is not the pod's own")),
+            None => Ok(()),
+        }
     }
+}
+
+/// The file of a setting that a pod has of its own. All others are the machine's.
+pub(crate) fn sysctl_file(name: &str) -> Option<PathBuf> {
+    let is_word = |part: &str| {
+        let allowed = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        !part.is_empty() && part.chars().all(allowed)
+    };
+    let parts: Vec<&str> = name.split('.').collect();
+    let is_own = matches!(parts[..], ["net", _, ..] | ["kernel", "shm_rmid_forced"]);
+    let is_path = parts.iter().all(|part| is_word(part));
+    (is_own && is_path).then(|| Path::new("/proc/sys").join(parts.join("/")))
 }
 
 /// A name becomes a directory and a cgroup: one component, and none that means something else.
@@ -304,7 +336,22 @@ fn check_command(args: &[String], env: &[String], cwd: &Path) -> Result<(), Stri
 
 #[cfg(test)]
 mod tests {
-    use super::{ContainerSettings, Root};
+    use std::collections::BTreeMap;
+
+    use super::{ContainerSettings, PodSettings, Root, UserNamespace, sysctl_file};
+
+    fn pod() -> PodSettings {
+        PodSettings {
+            dir: "/pods/one".into(),
+            hostname: "one".to_owned(),
+            cgroup_parent: "instance".to_owned(),
+            cgroup: "pod".to_owned(),
+            user_namespace: None,
+            first: None,
+            isolated: true,
+            sysctls: BTreeMap::new(),
+        }
+    }
 
     fn settings() -> ContainerSettings {
         let root = Root {
@@ -316,7 +363,7 @@ mod tests {
 
     #[test]
     fn ordinary_settings_are_accepted() {
-        assert_eq!(settings().check(), Ok(()));
+        assert_eq!(settings().check(&pod()), Ok(()));
     }
 
     #[test]
@@ -333,15 +380,47 @@ mod tests {
         for change in spoil {
             let mut settings = settings();
             change(&mut settings);
-            assert!(settings.check().is_err(), "{settings:?}");
+            assert!(settings.check(&pod()).is_err(), "{settings:?}");
         }
+    }
+
+    #[test]
+    fn only_settings_of_the_kernel_that_are_a_pods_own_have_a_file() {
+        let file = |name| sysctl_file(name).map(|file| file.display().to_string());
+        let own = "/proc/sys/net/ipv4/tcp_rmem";
+        assert_eq!(file("net.ipv4.tcp_rmem").as_deref(), Some(own));
+        assert!(file("kernel.shm_rmid_forced").is_some());
+        for others in [
+            "kernel.core_pattern",
+            "vm.overcommit_memory",
+            "net",
+            "net.",
+            "net...kernel.panic",
+            "net./../kernel/panic",
+            "",
+        ] {
+            assert_eq!(file(others), None, "{others}");
+        }
+    }
+
+    #[test]
+    fn all_of_proc_is_for_pods_with_users_of_their_own() {
+        let mut settings = settings();
+        settings.unmasked_proc = true;
+        let refusal = settings.check(&pod()).unwrap_err();
+        assert!(refusal.contains("users of its own"), "{refusal}");
+        let own_users = PodSettings {
+            user_namespace: Some(UserNamespace::of_caller()),
+            ..pod()
+        };
+        assert_eq!(settings.check(&own_users), Ok(()));
     }
 
     #[test]
     fn privileged_is_refused_with_what_to_do_instead() {
         let mut settings = settings();
         settings.privileged = true;
-        let refusal = settings.check().unwrap_err();
+        let refusal = settings.check(&pod()).unwrap_err();
         assert!(refusal.contains("single capabilities"), "{refusal}");
     }
 }

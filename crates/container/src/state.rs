@@ -45,6 +45,10 @@ pub struct Exit {
     pub signal: Option<i32>,
     /// Whether the kernel killed something in the container for want of memory.
     pub oom_killed: bool,
+    /// Whether something in the container could not be started, because it had as many processes as it may have. Not known
+    /// of those whose end was recorded before it was looked at.
+    #[serde(default)]
+    pub processes_refused: bool,
     pub finished_at: SystemTime,
 }
 
@@ -56,6 +60,7 @@ impl Exit {
             code,
             signal,
             oom_killed,
+            processes_refused: false,
             finished_at: SystemTime::now(),
         }
     }

@@ -28,7 +28,7 @@ pub(crate) fn kill_children() {
 fn until_none(is_one: impl Fn(i32) -> bool) {
     for _ in 0..ROUNDS {
         let found: Vec<i32> = processes().filter(|pid| is_one(*pid)).collect();
-        if found.is_empty() {
+        if found.is_empty() && !processes().any(is_between_programs) {
             return;
         }
         for pid in found {
@@ -36,6 +36,17 @@ fn until_none(is_one: impl Fn(i32) -> bool) {
         }
         thread::sleep(PAUSE);
     }
+}
+
+/// Who is about to run another program has no environment for a moment, and so no mark. Whoever was left alone by then is a
+/// child of this process.
+fn is_between_programs(pid: i32) -> bool {
+    let own = i32::try_from(std::process::id()).unwrap_or_default();
+    let environment = fs::read(format!("/proc/{pid}/environ"));
+    process::parent(pid) == Some(own)
+        && environment.is_ok_and(|environment| environment.is_empty())
+        // who has ended has no program
+        && fs::read_link(format!("/proc/{pid}/exe")).is_ok()
 }
 
 fn processes() -> impl Iterator<Item = i32> {

@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, CString};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 
 use rustix::process::Pid;
@@ -47,6 +47,49 @@ pub(crate) fn kill(pid: i32, signal: i32) -> io::Result<()> {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
+}
+
+/// Sends any signal by number to a process that is held.
+#[allow(unsafe_code, reason = "signals by number are not in rustix")]
+pub(crate) fn signal(process: BorrowedFd<'_>, signal: i32) -> io::Result<()> {
+    let none = ptr::null::<libc::siginfo_t>();
+    // SAFETY: takes numbers and no further information, touches no memory
+    let sent = unsafe {
+        libc::syscall(
+            libc::SYS_pidfd_send_signal,
+            process.as_raw_fd(),
+            signal,
+            none,
+            0,
+        )
+    };
+    match sent {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Closes what this process, forked for something else, has of its parent: all but the standard streams and what is to be kept.
+///
+/// Whoever owns what is closed must not be used again, not even be dropped: its numbers will come to mean something else.
+#[allow(
+    unsafe_code,
+    reason = "descriptors are closed behind their owners' backs"
+)]
+pub(crate) fn close_all_but<'a>(keep: impl Iterator<Item = &'a OwnedFd>) -> io::Result<()> {
+    let number = |fd: &OwnedFd| fd.as_raw_fd().cast_unsigned();
+    let mut kept: Vec<u32> = keep.map(number).collect();
+    kept.sort_unstable();
+    let mut first = 3;
+    for end in kept.into_iter().map(Some).chain([None]) {
+        let last = end.map_or(u32::MAX, |end| end.saturating_sub(1));
+        // SAFETY: takes numbers; by contract nobody uses what is closed
+        if first <= last && unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        first = end.map_or(first, |end| first.max(end + 1));
+    }
+    Ok(())
 }
 
 /// Lets the kernel reap this process's children.

@@ -117,6 +117,8 @@ pub(crate) enum Failure {
     Refused(String),
     /// The container is not there, or has ended.
     NotRunning(String),
+    /// The program of a container cannot be run.
+    Unstartable(String),
     /// The machine would not do it.
     Failed(String),
 }
@@ -147,10 +149,14 @@ pub(crate) struct Build {
     pub(crate) streams: Vec<StreamKind>,
 }
 
-/// What a builder child tells its shim, with the terminal's descriptor if there is one.
+/// What a builder child tells its shim. Of what runs it shows the process, and the terminal if there is one.
 #[derive(Serialize, Deserialize)]
 pub(crate) enum Built {
-    Running { pid: i32 },
+    Running {
+        pid: i32,
+    },
+    /// All was made ready, and the program could not be run.
+    Unstartable(String),
     Failed(String),
 }
 

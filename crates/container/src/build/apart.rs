@@ -41,7 +41,7 @@ impl Users<'_> {
     }
 
     /// The same file or directory, in a mount that shows who it belongs to in ids of the container.
-    pub(super) fn map(&self, file: &OwnedFd, what: &Path) -> Result<OwnedFd, BuildError> {
+    pub(crate) fn map(&self, file: &OwnedFd, what: &Path) -> Result<OwnedFd, BuildError> {
         let flags = OpenTreeFlags::OPEN_TREE_CLONE
             | OpenTreeFlags::OPEN_TREE_CLOEXEC
             | OpenTreeFlags::AT_EMPTY_PATH
@@ -69,14 +69,18 @@ impl Users<'_> {
         super::hand_over(stdio, &outside)
     }
 
-    /// Makes this process root of the container, with nothing of the machine's but what has been mounted. The container's
-    /// directory stays where it is, though root alone may go there.
-    pub(super) fn enter(&self, dir: &Path) -> Result<(), BuildError> {
-        let doing = "entering the users of the pod";
+    /// Leaves nothing of the machine's but what has been mounted. The container's directory stays where it is, though root alone
+    /// may go there.
+    pub(super) fn move_in(&self, dir: &Path) -> Result<(), BuildError> {
         let opened = super::mounts::open(dir)?;
         let tree = self.map(&opened, dir)?;
         uncover(dir)?;
-        place(&tree, dir)?;
+        place(&tree, dir)
+    }
+
+    /// Makes this process root of the container.
+    pub(super) fn become_root(&self) -> Result<(), BuildError> {
+        let doing = "entering the users of the pod";
         let namespace = Some(LinkNameSpaceType::User);
         during(
             doing,

@@ -37,9 +37,8 @@ const GRANTABLE: [&str; 11] = [
     "WAKE_ALARM",
 ];
 
-/// Whoever has one of these has the machine, unless a user namespace makes them mean less: with the right to trace, for one,
-/// a container takes over the process that enters it to run a command.
-const DECISIVE: [&str; 18] = [
+/// Whoever has one of these has the machine, unless whoever started Sandbar does not have it either.
+const DECISIVE: [&str; 17] = [
     "AUDIT_CONTROL",
     "AUDIT_READ",
     "BPF",
@@ -55,10 +54,13 @@ const DECISIVE: [&str; 18] = [
     "SYS_BOOT",
     "SYS_MODULE",
     "SYS_PACCT",
-    "SYS_PTRACE",
     "SYS_RAWIO",
     "SYS_TIME",
 ];
+
+/// With the right to trace whom it likes a container is one step from whoever enters it to run a command, who has not yet left
+/// everything outside behind. To trace its own processes it needs none.
+const NEVER: &str = "SYS_PTRACE";
 
 /// The names, with `CAP_`, of what is granted.
 pub(super) fn granted(
@@ -77,9 +79,16 @@ pub(super) fn granted(
     }
     for name in &wanted.add {
         let name = plain(name);
+        if name == NEVER {
+            return Err(BuildError::Refused(format!(
+                "capability {name} is never granted, because commands that enter the container could be taken over with it: \
+                 to trace processes of the same user no capability is needed"
+            )));
+        }
         if !user_namespace && (name == "ALL" || DECISIVE.contains(&name.as_str())) {
             return Err(BuildError::Refused(format!(
-                "capability {name} would hand over the machine and is only granted in a pod with a user namespace"
+                "capability {name} would hand over the machine and is granted to no pod of a sandbar that runs as root, with \
+                 hostUsers: false or without: run sandbar as an ordinary user"
             )));
         }
         match name.as_str() {
@@ -98,6 +107,7 @@ fn all() -> impl Iterator<Item = &'static str> {
 
 fn known(name: &str) -> Result<&'static str, BuildError> {
     all()
+        .chain([NEVER])
         .find(|known| *known == name)
         .ok_or_else(|| BuildError::Refused(format!("there is no capability {name:?}")))
 }
@@ -136,13 +146,37 @@ mod tests {
 
     #[test]
     fn the_machine_is_not_handed_over() {
-        for name in ["SYS_ADMIN", "CAP_SYS_MODULE", "mknod", "SYS_PTRACE", "ALL"] {
+        for name in ["SYS_ADMIN", "CAP_SYS_MODULE", "mknod", "ALL"] {
             assert!(
                 granted(&capabilities(&[name], &[]), false).is_err(),
                 "{name}"
             );
             assert!(granted(&capabilities(&[name], &[]), true).is_ok(), "{name}");
         }
+    }
+
+    #[test]
+    fn the_right_to_trace_is_granted_to_nobody() {
+        for user_namespace in [true, false] {
+            for name in ["SYS_PTRACE", "cap_sys_ptrace"] {
+                let refused = granted(&capabilities(&[name], &[]), user_namespace);
+                let refused = refused.unwrap_err().to_string();
+                assert!(refused.contains("is never granted"), "{refused}");
+            }
+        }
+        let all = granted(&capabilities(&["ALL"], &[]), true).unwrap();
+        assert!(all.contains("CAP_SYS_ADMIN") && !all.contains("CAP_SYS_PTRACE"));
+        assert!(granted(&capabilities(&[], &["SYS_PTRACE"]), false).is_ok());
+    }
+
+    #[test]
+    fn who_is_refused_is_not_sent_where_he_is_already() {
+        let refused = granted(&capabilities(&["SYS_ADMIN"], &[]), false).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "capability SYS_ADMIN would hand over the machine and is granted to no pod of a sandbar that runs as root, \
+             with hostUsers: false or without: run sandbar as an ordinary user"
+        );
     }
 
     #[test]

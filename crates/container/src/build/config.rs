@@ -39,23 +39,46 @@ const UNCONFINED: &str = "dev.sandbar.unconfined";
 /// What the library takes for the container's cgroup.
 pub(super) const CGROUP: &str = "/decoy";
 
+/// What the kernel limits for each process.
+#[derive(Clone, Copy, Default)]
+pub(super) struct ProcessLimits {
+    pub(super) open_files: Option<u64>,
+    /// How many processes and threads its user may have in the pod's user namespace.
+    pub(super) processes: Option<u64>,
+}
+
+impl ProcessLimits {
+    fn json(self) -> Vec<Value> {
+        let limit = |name: &str, limit: Option<u64>| {
+            limit.map(|n| json!({ "type": name, "soft": n, "hard": n }))
+        };
+        let all = [
+            limit("RLIMIT_NOFILE", self.open_files),
+            limit("RLIMIT_NPROC", self.processes),
+        ];
+        all.into_iter().flatten().collect()
+    }
+}
+
 pub(super) fn container(
     settings: &ContainerSettings,
     granted: &BTreeSet<String>,
     staged: &Staged,
-    open_files: Option<u64>,
+    limits: ProcessLimits,
     user_namespace: bool,
 ) -> Value {
     let env = environment(settings);
-    let rlimits: Vec<Value> = open_files
-        .map(|n| json!({ "type": "RLIMIT_NOFILE", "soft": n, "hard": n }))
-        .into_iter()
-        .collect();
     let mut mounts = kernel_mounts(user_namespace);
+    mounts.extend(staged.cgroups.as_deref().map(cgroups));
     mounts.extend(own_mounts(settings, staged));
     let annotations = match settings.seccomp {
         Seccomp::Default => json!({}),
         Seccomp::Unconfined => json!({ UNCONFINED: "true" }),
+    };
+    let shown = |path: &&&str| settings.unmasked_proc && path.starts_with("/proc/");
+    let hidden = |paths: &'static [&str]| -> Vec<&str> {
+        let all = paths.iter().filter(|path| !shown(path));
+        all.copied().collect()
     };
     json!({
         "ociVersion": "1.0.2",
@@ -69,15 +92,15 @@ pub(super) fn container(
             "env": env,
             "cwd": settings.cwd,
             "capabilities": { "bounding": granted, "effective": granted, "permitted": granted },
-            "rlimits": rlimits,
+            "rlimits": limits.json(),
             "noNewPrivileges": true,
         },
         "linux": {
             "cgroupsPath": CGROUP,
             // network, ipc and names of the host are those of the shim, which this process has already
             "namespaces": [{ "type": "pid" }, { "type": "mount" }, { "type": "cgroup" }],
-            "maskedPaths": MASKED,
-            "readonlyPaths": READ_ONLY,
+            "maskedPaths": hidden(&MASKED),
+            "readonlyPaths": hidden(&READ_ONLY),
         },
     })
 }
@@ -177,6 +200,11 @@ fn kernel_mounts(user_namespace: bool) -> Vec<Value> {
     ]
 }
 
+fn cgroups(source: &Path) -> Value {
+    let options = ["rbind", "rprivate", "nosuid", "nodev", "noexec", "rro"];
+    json!({ "type": "bind", "source": source, "destination": "/sys/fs/cgroup", "options": options })
+}
+
 fn own_mounts(settings: &ContainerSettings, staged: &Staged) -> Vec<Value> {
     let bind = |source: &Path, destination: &Path, read_only: bool| {
         let access = if read_only { "rro" } else { "rw" };
@@ -213,7 +241,7 @@ fn tmpfs(destination: &Path, size: Option<u64>, read_only: bool) -> Value {
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::{container, exec, filters, user};
+    use super::{ProcessLimits, container, exec, filters, user};
     use crate::build::mounts::Staged;
     use crate::settings::{ContainerSettings, ExecSettings, Root, Seccomp, User};
 
@@ -227,7 +255,11 @@ mod tests {
         settings.user.additional_gids = vec![7];
         change(&mut settings);
         let granted = BTreeSet::from(["CAP_KILL".to_owned()]);
-        container(&settings, &granted, &Staged::default(), Some(100), false)
+        let limits = ProcessLimits {
+            open_files: Some(100),
+            processes: Some(10),
+        };
+        container(&settings, &granted, &Staged::default(), limits, false)
     }
 
     #[test]

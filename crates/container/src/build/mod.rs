@@ -24,15 +24,18 @@ use libcontainer::error::LibcontainerError;
 use libcontainer::syscall::syscall::SyscallType;
 use rustix::fs::{MemfdFlags, Mode};
 use rustix::mount::{MountFlags, MountPropagationFlags};
-use rustix::process::{Gid, Uid};
+use rustix::net::SendFlags;
+use rustix::process::{Gid, Resource, Uid};
 use rustix::thread::UnshareFlags;
 
 use crate::cgroup::Cgroups;
+use crate::process::Held;
 use crate::seccomp::Filters;
 use crate::settings::{ContainerSettings, ExecSettings, User};
-use crate::sys;
 use crate::wire::{self, StreamKind};
-use executor::Confined;
+use crate::{strays, sys};
+use config::ProcessLimits;
+use executor::{Confined, Obstacle};
 
 pub(crate) use apart::{Users, make as make_apart};
 
@@ -46,7 +49,7 @@ pub(crate) enum BuildError {
     System { doing: String, source: io::Error },
     #[error("{doing}: {reason}")]
     Library { doing: &'static str, reason: String },
-    /// In the words that Kubernetes users know.
+    /// It cannot be run, and will not be later. In the words that Kubernetes users know.
     #[error("{0}")]
     Program(String),
     #[error("{0}")]
@@ -123,17 +126,24 @@ impl Stdio {
         stdio
     }
 
-    /// For somebody else, who has to be told which is which.
-    pub(crate) fn copies(&self) -> io::Result<(Vec<StreamKind>, Vec<OwnedFd>)> {
+    fn streams(&self) -> impl Iterator<Item = (StreamKind, &OwnedFd)> {
         let all = [
             (StreamKind::Stdin, &self.stdin),
             (StreamKind::Stdout, &self.stdout),
             (StreamKind::Stderr, &self.stderr),
         ];
-        let streams = all
-            .into_iter()
-            .filter_map(|(k, fd)| Some((k, fd.as_ref()?)));
-        let copies = streams.map(|(kind, fd)| Ok((kind, fd.try_clone()?)));
+        all.into_iter()
+            .filter_map(|(kind, fd)| Some((kind, fd.as_ref()?)))
+    }
+
+    pub(crate) fn descriptors(&self) -> impl Iterator<Item = &OwnedFd> {
+        self.streams().map(|(_, fd)| fd)
+    }
+
+    /// For somebody else, who has to be told which is which.
+    pub(crate) fn copies(&self) -> io::Result<(Vec<StreamKind>, Vec<OwnedFd>)> {
+        let copies = self.streams();
+        let copies = copies.map(|(kind, fd)| Ok((kind, fd.try_clone()?)));
         Ok(copies.collect::<io::Result<Vec<_>>>()?.into_iter().unzip())
     }
 }
@@ -144,16 +154,44 @@ pub(crate) struct Running {
     pub(crate) terminal: Option<OwnedFd>,
 }
 
-/// Tells the shim what came of it and ends this process.
+/// Tells the shim what came of it and ends this process. A program that the shim does not take over ends, too: nobody would know
+/// of it.
 pub(crate) fn report(socket: &OwnedFd, result: Result<Running, BuildError>) -> ! {
-    let (message, fds) = match result {
-        Ok(Running { pid, terminal }) => {
-            (wire::Built::Running { pid }, terminal.into_iter().collect())
+    let held = result.and_then(|running| {
+        let held = during("holding the process", Held::open(running.pid))?;
+        Ok((running, held))
+    });
+    let told = match held {
+        Ok((Running { pid, terminal }, held)) => {
+            let fds = [held.show()].into_iter().chain(terminal).collect();
+            let told = wire::send(socket.as_fd(), &wire::Built::Running { pid }, fds);
+            told.and_then(|()| await_takeover(socket))
+                .inspect_err(|_| strays::kill_children())
         }
-        Err(error) => (wire::Built::Failed(error.to_string()), Vec::new()),
+        Err(error) => {
+            strays::kill_children();
+            let message = match error {
+                BuildError::Program(reason) => wire::Built::Unstartable(reason),
+                error => wire::Built::Failed(error.to_string()),
+            };
+            wire::send(socket.as_fd(), &message, Vec::new())
+        }
     };
-    let sent = wire::send(socket.as_fd(), &message, fds);
-    sys::exit_child(i32::from(sent.is_err()))
+    sys::exit_child(i32::from(told.is_err()))
+}
+
+/// As long as it lives this process is the parent of the program, which so cannot be reaped by anybody else.
+fn await_takeover(socket: &OwnedFd) -> io::Result<()> {
+    match rustix::io::retry_on_intr(|| rustix::io::read(socket, &mut [0_u8; 1]))? {
+        0 => Err(io::Error::from(io::ErrorKind::UnexpectedEof)),
+        _ => Ok(()),
+    }
+}
+
+/// In the shim: lets a builder know that the program is the shim's.
+pub(crate) fn take_over(builder: &OwnedFd) {
+    // a builder that is gone has left the program to the shim
+    let _ = rustix::net::send(builder, &[1], SendFlags::NOSIGNAL);
 }
 
 /// Starts a container.
@@ -170,21 +208,19 @@ pub(crate) fn container(
     isolate(place)?;
     place.hand_over(&stdio, &settings.user)?;
     let staged = mounts::stage(place, settings)?;
-    let open_files = open_files(settings.open_files);
-    let config = config::container(
-        settings,
-        &granted,
-        &staged,
-        open_files,
-        place.user_namespace,
-    );
+    show_cgroup(place)?;
+    let limits = ProcessLimits {
+        open_files: open_files(settings.open_files),
+        processes: processes(place, settings),
+    };
+    let config = config::container(settings, &granted, &staged, limits, place.user_namespace);
     let written = serde_json::to_vec(&config).map_err(io::Error::from);
     during(
         "writing the container's configuration",
         written.and_then(|bytes| fs::write(place.dir.join("config.json"), bytes)),
     )?;
-    enter_users(place)?;
-    mounts::make_cwd(&staged.root, &settings.cwd);
+    enter_users(place, || mounts::cgroups(place, &staged))?;
+    let cwd = mounts::make_cwd(&staged.root, &settings.cwd);
     let console = console(place.dir, settings.tty)?;
     let (failure, confined) = executor(&config)?;
     let builder = builder(place.dir, &console, stdio, confined)?;
@@ -197,7 +233,9 @@ pub(crate) fn container(
             container.start()?;
             Ok(container)
         });
-    let built = failure.outcome("creating the container", built)?;
+    let built = failure
+        .outcome("creating the container", built)
+        .map_err(|error| cwd.err().map_or(error, BuildError::Program))?;
     let pid = built
         .pid()
         .ok_or_else(|| BuildError::Refused("the container has no process".to_owned()))?;
@@ -226,7 +264,7 @@ pub(crate) fn exec(
         written.and_then(|bytes| in_memory(&bytes)),
     )?;
     let process_file = PathBuf::from(format!("/proc/self/fd/{}", written.as_raw_fd()));
-    enter_users(place)?;
+    enter_users(place, || Ok(()))?;
     exec_with(place, &config, &process_file, stdio, settings.tty)
 }
 
@@ -264,6 +302,13 @@ fn exec_with(
     })
 }
 
+/// Rids this process, which has been forked from a shim, of what that holds: its sockets, its logs, the streams of others.
+/// Whoever is about to enter a container has nothing that could be found on him there.
+pub(crate) fn leave<'a>(needed: impl Iterator<Item = &'a OwnedFd>) -> Result<(), BuildError> {
+    let left = sys::close_all_but(needed);
+    during("leaving what belongs to the shim", left)
+}
+
 /// Makes this process, which has been forked for it, one of the container's: signals, cgroups. `with_v2` says whether it must
 /// have a cgroup of version 2.
 pub(crate) fn enter(cgroups: &Cgroups, leaf: &str, with_v2: bool) -> Result<(), BuildError> {
@@ -293,24 +338,28 @@ fn isolate(place: &Place<'_>) -> Result<(), BuildError> {
     };
     during("making a mount namespace", sys::unshare(namespaces))?;
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
-    during("hiding mounts", rustix::mount::mount_change("/", private))?;
-    match place.users {
-        Some(_) => Ok(()),
-        None => hide_cgroups(place.user_namespace),
-    }
+    during("hiding mounts", rustix::mount::mount_change("/", private))
 }
 
-/// The last step that needs the rights of whoever started the pod.
-fn enter_users(place: &Place<'_>) -> Result<(), BuildError> {
+/// Lets everybody in the container look at its limits. The library, too, looks for what it may do there, and does without only if
+/// it sees that it may do nothing.
+fn show_cgroup(place: &Place<'_>) -> Result<(), BuildError> {
+    let shown = place.cgroups.show(place.leaf);
+    during("showing the container's cgroup", shown)
+}
+
+/// The last step that needs the rights of whoever started the pod. `mount` is for what knows no other users than the machine's.
+fn enter_users(
+    place: &Place<'_>,
+    mount: impl FnOnce() -> Result<(), BuildError>,
+) -> Result<(), BuildError> {
     let Some(users) = place.users else {
-        return Ok(());
+        mount()?;
+        return hide_cgroups(place.user_namespace);
     };
-    // the library looks for what it may do there, and does without only if it sees that it may do nothing
-    during(
-        "showing the container's cgroup",
-        place.cgroups.show(place.leaf),
-    )?;
-    users.enter(place.dir)?;
+    users.move_in(place.dir)?;
+    mount()?;
+    users.become_root()?;
     hide_cgroups(true)
 }
 
@@ -360,10 +409,7 @@ fn raise_oom_score(wanted: Option<i32>) {
 fn hand_over(stdio: &Stdio, user: &User) -> Result<(), BuildError> {
     let uid = Some(Uid::from_raw(user.uid));
     let gid = Some(Gid::from_raw(user.gid));
-    for fd in [&stdio.stdin, &stdio.stdout, &stdio.stderr]
-        .into_iter()
-        .flatten()
-    {
+    for fd in stdio.descriptors() {
         during(
             format!("giving the container's streams to user {}", user.uid),
             rustix::fs::fchown(fd, uid, gid),
@@ -372,9 +418,21 @@ fn hand_over(stdio: &Stdio, user: &User) -> Result<(), BuildError> {
     Ok(())
 }
 
-/// Never more than this process may itself have: raising takes a privilege that is not always there.
+/// How many processes there may be where no cgroup limits them. The kernel counts the user's in the pod's user namespace (before
+/// Linux 5.14 all that the user has), and nobody in there may raise it.
+fn processes(place: &Place<'_>, settings: &ContainerSettings) -> Option<u64> {
+    let is_counted = place.user_namespace && place.cgroups.unavailable().is_some();
+    let wanted = settings.limits.pids.filter(|_| is_counted);
+    at_most_own(Resource::Nproc, wanted)
+}
+
 fn open_files(wanted: Option<u64>) -> Option<u64> {
-    let own = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;
+    at_most_own(Resource::Nofile, wanted)
+}
+
+/// Never more than this process may itself have: raising takes a privilege that is not always there.
+fn at_most_own(what: Resource, wanted: Option<u64>) -> Option<u64> {
+    let own = rustix::process::getrlimit(what).maximum;
     wanted.map(|w| own.map_or(w, |own| w.min(own)))
 }
 
@@ -420,11 +478,11 @@ impl Failure {
         let mut text = Vec::new();
         // would block: nothing more has been said
         let _ = File::from(self.read).read_to_end(&mut text);
-        if !text.is_empty() {
-            let reason = String::from_utf8_lossy(&text).into_owned();
-            return Err(BuildError::Program(reason));
+        match Obstacle::from_bytes(&text) {
+            Some(Obstacle { reason, passes }) if passes => Err(BuildError::Refused(reason)),
+            Some(Obstacle { reason, .. }) => Err(BuildError::Program(reason)),
+            None => built.map_err(|error| library(doing, &error)),
         }
-        built.map_err(|error| library(doing, &error))
     }
 }
 

@@ -7,7 +7,7 @@ use std::fs;
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use pathrs::Root as SafeRoot;
@@ -25,6 +25,8 @@ pub(super) struct Staged {
     pub(super) overlays: Vec<PathBuf>,
     /// None for what is not a bind mount.
     pub(super) mounts: Vec<Option<PathBuf>>,
+    /// Where its cgroups will be, if it has any.
+    pub(super) cgroups: Option<PathBuf>,
 }
 
 /// Mounts the root file system, overlays and volumes under the container's directory.
@@ -54,11 +56,51 @@ pub(super) fn stage(
             }
         });
     }
+    let cgroups = match context.cgroups.shown(context.leaf).is_empty() {
+        true => None,
+        false => Some(dir.join("cgroups")),
+    };
+    cgroups.as_deref().map_or(Ok(()), make_dir)?;
     Ok(Staged {
         root,
         overlays,
         mounts,
+        cgroups,
     })
+}
+
+/// Mounts what limits the container at the place that was made for it. Its whole tree is shown to the container read-only, and
+/// nothing of it is above the container's own cgroups.
+pub(super) fn cgroups(context: &Place<'_>, staged: &Staged) -> Result<(), BuildError> {
+    let Some(place) = &staged.cgroups else {
+        return Ok(());
+    };
+    let shown = context.cgroups.shown(context.leaf);
+    if shown.iter().any(|(_, name)| !name.as_os_str().is_empty()) {
+        let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+        let options = Some(c"mode=755,size=64k");
+        let mounted = rustix::mount::mount("tmpfs", place, "tmpfs", flags, options);
+        during("mounting a place for cgroups", mounted)?;
+    }
+    for (own, name) in shown {
+        let at = place.join(&name);
+        make_dir(&at)?;
+        let doing = format!("showing cgroup {}", own.display());
+        during(doing, rustix::mount::mount_bind(&own, &at))?;
+        for link in links(&name) {
+            during("naming a cgroup", symlink(&name, place.join(link)))?;
+        }
+    }
+    Ok(())
+}
+
+/// A hierarchy of several controllers, such as `cpu,cpuacct`, is found by each of them.
+fn links(name: &Path) -> Vec<&str> {
+    let parts: Vec<&str> = name.to_str().unwrap_or_default().split(',').collect();
+    match parts.len() {
+        1 => Vec::new(),
+        _ => parts,
+    }
 }
 
 /// Mounts layers, the lowest first, at a place that is made for it. Without a writable layer nothing in it can change.
@@ -154,7 +196,10 @@ fn bind(
 
 /// A path below a volume, with the volume as the root of every symbolic link on the way. A directory that is not there is made.
 fn within(volume: &Path, sub_path: &Path) -> Result<OwnedFd, BuildError> {
-    let failed = |error: pathrs::error::Error| library("resolving a path in a volume", &error);
+    // what is in the volume may change, so this is not the end of the container
+    let failed = |error: pathrs::error::Error| {
+        BuildError::Refused(library("resolving a path in a volume", &error).to_string())
+    };
     let root = SafeRoot::open(volume).map_err(failed)?;
     let handle = match root.resolve(sub_path) {
         Ok(handle) => handle,
@@ -165,10 +210,19 @@ fn within(volume: &Path, sub_path: &Path) -> Result<OwnedFd, BuildError> {
     Ok(handle.into())
 }
 
-/// A container starts where it was told to, even if nobody made the directory. If a volume hides it, the library says so.
-pub(super) fn make_cwd(root: &Path, cwd: &Path) {
-    if let Ok(root) = SafeRoot::open(root) {
-        let _ = root.mkdir_all(cwd, &fs::Permissions::from_mode(0o755));
+/// A container starts where it was told to, even if nobody made the directory. An error if something else lies there, which is the
+/// reason if the container cannot be made: a volume may hide it.
+pub(super) fn make_cwd(root: &Path, cwd: &Path) -> Result<(), String> {
+    let Ok(root) = SafeRoot::open(root) else {
+        return Ok(());
+    };
+    let made = root.mkdir_all(cwd, &fs::Permissions::from_mode(0o755));
+    match made.map_err(|error| error.kind()) {
+        Err(pathrs::error::ErrorKind::OsError(Some(libc::ENOTDIR | libc::EEXIST))) => {
+            let cwd = cwd.display();
+            Err(format!("entering working directory {cwd}: not a directory"))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -9,7 +9,7 @@ use rustix::process::{Resource, Rlimit};
 use rustix::pty::OpenptFlags;
 use serde_json::{Value, json};
 
-use super::executor::Confined;
+use super::executor::{Confined, Obstacle};
 use super::{BuildError, Failure, Place, Running, Stdio, config, during, failure};
 use crate::seccomp::Filters;
 use crate::settings::{ContainerSettings, ExecSettings};
@@ -54,8 +54,8 @@ fn run(process: &Value, dir: &Path, stdio: Stdio) -> Result<Running, BuildError>
     };
     let (failure, confined) = failure(Filters::none())?;
     let Some(pid) = during("forking the program", sys::fork())? else {
-        let reason = become_program(process, dir, stdio, terminal, &confined);
-        confined.report(reason);
+        let obstacle = become_program(process, dir, stdio, terminal, &confined);
+        confined.report(obstacle);
         sys::exit_child(1);
     };
     drop(stdio);
@@ -73,7 +73,7 @@ fn become_program(
     stdio: Stdio,
     terminal: Option<Terminal>,
     confined: &Confined,
-) -> String {
+) -> Obstacle {
     let set_up = || {
         rustix::process::setsid()?;
         match terminal {
@@ -97,11 +97,12 @@ fn become_program(
         rustix::thread::set_no_new_privs(true)
     };
     if let Err(error) = set_up() {
-        return format!("preparing the program: {}", io::Error::from(error));
+        let error = io::Error::from(error);
+        return Obstacle::passing(format!("preparing the program: {error}"));
     }
     let cwd = process["cwd"].as_str().unwrap_or("/");
     if let Err(error) = std::env::set_current_dir(cwd) {
-        return format!("entering working directory {cwd}: {error}");
+        return Obstacle::met(format!("entering working directory {cwd}"), &error);
     }
     let strings = |name: &str| -> Vec<String> {
         let list = process[name].as_array().into_iter().flatten();

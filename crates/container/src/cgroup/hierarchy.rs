@@ -9,6 +9,8 @@ use crate::settings::Limits;
 
 /// What is limited, and so what version 1 needs a directory for.
 const CONTROLLERS: [&str; 4] = ["cpu", "memory", "pids", "devices"];
+/// What a container may want to know its limits of.
+const SHOWN: [&str; 3] = ["cpu", "memory", "pids"];
 /// Where systemd, if it runs here, looks up which service a process belongs to.
 const SYSTEMD: &str = "name=systemd";
 /// The devices of every container: null, zero, full, tty, random, urandom, terminals. `m` is for making them.
@@ -47,6 +49,20 @@ impl Hierarchy {
     pub(crate) fn root(&self) -> &Path {
         match self {
             Self::V1 { root, .. } | Self::V2 { root, .. } => root,
+        }
+    }
+
+    /// Whether it is mounted where systems mount it.
+    pub(super) fn is_in_sys(&self) -> bool {
+        self.root().starts_with("/sys")
+    }
+
+    /// Whether both are the same file system: no controller is in two.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::V1 { controllers: a, .. }, Self::V1 { controllers: b, .. }) => a == b,
+            (Self::V2 { .. }, Self::V2 { .. }) => true,
+            _ => false,
         }
     }
 
@@ -95,15 +111,37 @@ impl Hierarchy {
         }
     }
 
+    /// What the hierarchy is called where containers look for it: nothing for version 2, which has one place for everything. None
+    /// if it limits nothing.
+    pub(super) fn shown_as(&self) -> Option<PathBuf> {
+        match self {
+            Self::V1 { root, controllers } => {
+                let is_shown = controllers.iter().any(|c| SHOWN.contains(&c.as_str()));
+                root.file_name().filter(|_| is_shown).map(PathBuf::from)
+            }
+            Self::V2 { limits, .. } => limits.then(PathBuf::new),
+        }
+    }
+
     pub(super) fn oom_kills(&self, dir: &Path) -> Option<u64> {
         let file = match self {
             Self::V1 { .. } => "memory.oom_control",
             Self::V2 { .. } => "memory.events",
         };
-        let text = fs::read_to_string(dir.join(file)).ok()?;
-        let line = text.lines().find_map(|l| l.strip_prefix("oom_kill "))?;
-        line.trim().parse().ok()
+        count(&dir.join(file), "oom_kill ")
     }
+
+    /// Version 1 counts where it limits, and version 2 has a file for it in every directory that is limited.
+    pub(super) fn refused_processes(&self, dir: &Path) -> Option<u64> {
+        count(&dir.join("pids.events"), "max ")
+    }
+}
+
+/// The number behind a word, in a file that counts one thing per line.
+fn count(file: &Path, what: &str) -> Option<u64> {
+    let text = fs::read_to_string(file).ok()?;
+    let number = text.lines().find_map(|line| line.strip_prefix(what))?;
+    number.trim().parse().ok()
 }
 
 /// A missing file is no error where nothing is asked for, or where the kernel was built without it.
@@ -124,7 +162,7 @@ fn write(dir: &Path, setting: &Setting) -> io::Result<()> {
 }
 
 /// With any useful controller in version 1, limits live there; version 2 beside it still kills whole trees at once.
-fn parse(mountinfo: &str) -> Vec<Hierarchy> {
+pub(super) fn parse(mountinfo: &str) -> Vec<Hierarchy> {
     let mut found: Vec<Hierarchy> = Vec::new();
     for line in mountinfo.lines() {
         let Some((mount, details)) = line.split_once(" - ") else {
@@ -165,6 +203,8 @@ fn parse(mountinfo: &str) -> Vec<Hierarchy> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::{Hierarchy, parse};
 
     fn v1(root: &str, controllers: &[&str]) -> Hierarchy {
@@ -194,6 +234,28 @@ mod tests {
             },
         ];
         assert_eq!(parse(mounts), expected);
+    }
+
+    #[test]
+    fn containers_are_shown_what_limits_them_where_they_look_for_it() {
+        let v2 = |limits| Hierarchy::V2 {
+            root: "/sys/fs/cgroup/unified".into(),
+            limits,
+        };
+        for (hierarchy, expected) in [
+            (
+                v1("/sys/fs/cgroup/cpu,cpuacct", &["cpu"]),
+                Some("cpu,cpuacct"),
+            ),
+            (v1("/sys/fs/cgroup/memory", &["memory"]), Some("memory")),
+            (v1("/sys/fs/cgroup/systemd", &["name=systemd"]), None),
+            (v1("/sys/fs/cgroup/devices", &["devices"]), None),
+            (v2(false), None),
+            (v2(true), Some("")),
+        ] {
+            let expected = expected.map(PathBuf::from);
+            assert_eq!(hierarchy.shown_as(), expected, "{hierarchy:?}");
+        }
     }
 
     #[test]

@@ -107,6 +107,26 @@ impl Cgroups {
         Ok(())
     }
 
+    /// Where the container's limits are, and what they are called where it looks for them. Nothing for version 2. A hierarchy that is
+    /// mounted more than once is shown once.
+    pub(crate) fn shown(&self, leaf: &str) -> Vec<(PathBuf, PathBuf)> {
+        let mut shown: Vec<(&Hierarchy, PathBuf)> = Vec::new();
+        let (usual, others): (Vec<_>, Vec<_>) = self.usable().partition(|h| h.is_in_sys());
+        for hierarchy in usual.into_iter().chain(others) {
+            let Some(name) = hierarchy.shown_as() else {
+                continue;
+            };
+            let mut known = shown.iter();
+            if !known.any(|(h, taken)| h.is_same(hierarchy) || *taken == name) {
+                shown.push((hierarchy, name));
+            }
+        }
+        let shown = shown.into_iter();
+        shown
+            .map(|(hierarchy, name)| (self.dir(hierarchy, leaf), name))
+            .collect()
+    }
+
     /// Lets everybody look at the container's cgroup, which nobody but who sees the file system it is in can.
     pub(crate) fn show(&self, leaf: &str) -> io::Result<()> {
         for hierarchy in self.usable() {
@@ -136,6 +156,12 @@ impl Cgroups {
     /// How many processes of the container the kernel has killed for want of memory.
     pub(crate) fn oom_kills(&self, leaf: &str) -> u64 {
         let count = |h: &Hierarchy| h.oom_kills(&self.dir(h, leaf));
+        self.usable().filter_map(count).max().unwrap_or(0)
+    }
+
+    /// How often a process of the container could not be started, because there were as many as there may be.
+    pub(crate) fn refused_processes(&self, leaf: &str) -> u64 {
+        let count = |h: &Hierarchy| h.refused_processes(&self.dir(h, leaf));
         self.usable().filter_map(count).max().unwrap_or(0)
     }
 
@@ -245,7 +271,7 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
-    use super::{Cgroups, Hierarchy};
+    use super::{Cgroups, Hierarchy, hierarchy};
     use crate::settings::Limits;
 
     /// Version 2 as plain files: what is written can be read, what the kernel would do is not done.
@@ -297,6 +323,36 @@ mod tests {
         assert_eq!(cgroups.oom_kills("main"), 3);
         super::kill_tree(&leaf);
         assert_eq!(fs::read_to_string(leaf.join("cgroup.kill")).unwrap(), "1");
+    }
+
+    #[test]
+    fn version_2_tells_of_processes_that_were_refused() {
+        let root = tempfile::tempdir().unwrap();
+        let cgroups = pretend(root.path());
+        cgroups.create("main").unwrap();
+        assert_eq!(cgroups.refused_processes("main"), 0);
+        let events = root.path().join("instance/pod/main/pids.events");
+        fs::write(events, "max 7\n").unwrap();
+        assert_eq!(cgroups.refused_processes("main"), 7);
+    }
+
+    #[test]
+    fn a_hierarchy_that_is_mounted_twice_is_shown_once_and_from_its_usual_place() {
+        let mounts = "\
+31 30 0:27 / /jail/sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct
+32 30 0:27 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct
+33 30 0:27 / /elsewhere/cpu rw - cgroup cgroup rw,cpu,cpuacct
+34 30 0:28 / /jail/sys/fs/cgroup/memory rw - cgroup cgroup rw,memory";
+        let cgroups = Cgroups::new(hierarchy::parse(mounts), "instance", "pod");
+        let expected = [
+            (
+                "/sys/fs/cgroup/cpu,cpuacct/instance/pod/main",
+                "cpu,cpuacct",
+            ),
+            ("/jail/sys/fs/cgroup/memory/instance/pod/main", "memory"),
+        ];
+        let expected = expected.map(|(own, name)| (own.into(), name.into()));
+        assert_eq!(cgroups.shown("main"), expected);
     }
 
     #[test]

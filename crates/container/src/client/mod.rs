@@ -11,12 +11,14 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
+use rustix::process::Pid;
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 use tokio::sync::{Mutex, broadcast};
 use tokio::time::sleep;
 
+use crate::descriptors;
 use crate::settings::{ContainerSettings, ExecSettings, Limits, PodSettings};
 use crate::shim::SOCKET;
 use crate::state::ContainerState;
@@ -37,7 +39,10 @@ pub enum Error {
     /// The container or command is not there any more.
     #[error("{0}")]
     NotRunning(String),
-    /// The machine would not do it, or the program cannot be run.
+    /// The program of a container cannot be run: it is not there, or nothing that runs.
+    #[error("{0}")]
+    Unstartable(String),
+    /// The machine would not do it, or the program of a command cannot be run.
     #[error("{0}")]
     Failed(String),
     #[error("no shim lives in {}", .0.display())]
@@ -57,6 +62,7 @@ impl From<Failure> for Error {
         match failure {
             Failure::Refused(text) => Self::Refused(text),
             Failure::NotRunning(text) => Self::NotRunning(text),
+            Failure::Unstartable(text) => Self::Unstartable(text),
             Failure::Failed(text) => Self::Failed(text),
         }
     }
@@ -79,6 +85,10 @@ impl Helper {
             .stdin(OwnedFd::from(theirs))
             .stdout(Stdio::null());
         let process = command.spawn().map_err(Error::Spawn)?;
+        // in time: it does nothing before it is asked to
+        if let Some(pid) = process.id().and_then(|id| Pid::from_raw(id.cast_signed())) {
+            descriptors::give_back(pid);
+        }
         Ok(Self {
             socket: connection::asynchronous(ours).map_err(Error::Spawn)?,
             outgoing: Mutex::default(),

@@ -6,10 +6,10 @@ use std::time::SystemTime;
 
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
-use rustix::process::WaitStatus;
 
 use super::log::{Log, Stream};
 use super::{Shim, setup};
+use crate::process::Held;
 use crate::state::{ContainerState, Exit};
 use crate::wire::{Reply, StreamKind};
 
@@ -37,6 +37,8 @@ pub(super) struct Container {
     /// None while it is being built.
     pub(super) state: Option<ContainerState>,
     pub(super) watchers: Vec<Watcher>,
+    /// None unless it runs.
+    pub(super) process: Option<Held>,
 }
 
 pub(super) struct Watcher {
@@ -50,6 +52,11 @@ impl Container {
     pub(super) fn pid(&self) -> Option<i32> {
         let state = self.state.as_ref().filter(|s| s.exit.is_none())?;
         Some(state.pid())
+    }
+
+    /// None if it does not run.
+    pub(super) fn signal(&self, signal: i32) -> Option<std::io::Result<()>> {
+        Some(self.process.as_ref()?.signal(signal))
     }
 
     pub(super) fn runs_as(&self, pid: i32) -> bool {
@@ -122,14 +129,15 @@ impl Container {
     }
 
     /// The end, told once.
-    pub(super) fn end(&mut self, status: WaitStatus, oom_killed: bool) -> Option<ContainerState> {
+    pub(super) fn end(&mut self, exit: Exit) -> Option<ContainerState> {
         self.log.finish(SystemTime::now());
         self.stdin = None;
         self.stdout = None;
         self.stderr = None;
         self.terminal = None;
         self.watchers = Vec::new();
-        self.state.as_mut()?.exit = Some(Exit::new(status, oom_killed));
+        self.process = None;
+        self.state.as_mut()?.exit = Some(exit);
         self.state()
     }
 

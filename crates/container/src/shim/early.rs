@@ -10,6 +10,7 @@ use std::path::Path;
 use super::Shim;
 use super::start::builder_sockets;
 use crate::build::{self, Stdio};
+use crate::process::Held;
 use crate::settings::ContainerSettings;
 use crate::sys;
 use crate::wire::{self, Incoming};
@@ -17,7 +18,7 @@ use crate::wire::{self, Incoming};
 pub(super) struct Early {
     /// The container in whose cgroup it is.
     name: String,
-    pid: i32,
+    process: Held,
     /// If this is closed, the child ends.
     socket: OwnedFd,
 }
@@ -42,14 +43,14 @@ impl Shim {
         };
         Ok(Early {
             name,
-            pid: pid.as_raw_pid(),
+            process: Held::child(pid)?,
             socket: ours,
         })
     }
 
     /// In the child: returns if there is nothing to build.
     fn wait_and_build(&self, name: &str, socket: &OwnedFd) {
-        let entered = self.enter(name);
+        let entered = self.enter(name, socket, &Stdio::default());
         let mut incoming = Incoming::default();
         let (asked, fds) = loop {
             match incoming.next::<wire::Build>() {
@@ -72,7 +73,7 @@ impl Early {
         settings: &ContainerSettings,
         dir: &Path,
         stdio: &Stdio,
-    ) -> Option<(i32, OwnedFd)> {
+    ) -> Option<(Held, OwnedFd)> {
         if self.name != settings.name {
             return None;
         }
@@ -83,6 +84,6 @@ impl Early {
             streams,
         };
         wire::send(self.socket.as_fd(), &build, fds).ok()?;
-        Some((self.pid, self.socket))
+        Some((self.process, self.socket))
     }
 }

@@ -22,7 +22,7 @@ use rustix::process::{WaitOptions, WaitStatus};
 
 use crate::cgroup::{Cgroups, Hierarchy};
 use crate::settings::{Limits, PodSettings};
-use crate::state::{self, ContainerState};
+use crate::state::{self, ContainerState, Exit};
 use crate::tree::remove_tree;
 use crate::wire::{self, Call, Event, Failure, FromShim, Reply, Request};
 use crate::{strays, sys};
@@ -201,12 +201,12 @@ impl Shim {
             self.container_ended(index, status);
             return true;
         }
-        if let Some(index) = self.execs.iter().position(|e| e.pid == pid) {
+        if let Some(index) = self.execs.iter().position(|e| e.process.pid == pid) {
             let exec = self.execs.swap_remove(index);
             self.exec_ended(&exec, status);
             return true;
         }
-        self.builders.iter().any(|b| b.pid == pid)
+        self.builders.iter().any(|b| b.process.pid == pid)
     }
 
     /// Records an end: first what was said last, then the truth on disk, then the news.
@@ -216,14 +216,17 @@ impl Shim {
         if !self.settings.isolated {
             strays::kill_marked(&container.dir);
         }
-        let oom_killed = self.cgroups.oom_kills(&container.name) > 0;
+        let exit = Exit {
+            processes_refused: self.cgroups.refused_processes(&container.name) > 0,
+            ..Exit::new(status, self.cgroups.oom_kills(&container.name) > 0)
+        };
         if let Err(error) = self.cgroups.remove(&container.name) {
             eprintln!(
                 "removing the cgroup of container {}: {error}",
                 container.name
             );
         }
-        let Some(state) = container.end(status, oom_killed) else {
+        let Some(state) = container.end(exit) else {
             return;
         };
         if let Err(error) = state::save(&container.dir, &state) {
@@ -279,8 +282,7 @@ impl Shim {
     }
 
     fn kill(&mut self, name: &str, signal: i32) -> Result<Reply, Failure> {
-        let pid = self.running(name)?.pid();
-        match pid.map(|pid| sys::kill(pid, signal)) {
+        match self.running(name)?.signal(signal) {
             Some(Ok(())) => Ok(Reply::Done),
             Some(Err(error)) => Err(Failure::Failed(format!(
                 "sending signal {signal} to container {name}: {error}"
@@ -292,7 +294,8 @@ impl Shim {
     fn kill_exec(&mut self, exec: u64, signal: i32) -> Result<Reply, Failure> {
         let found = self.execs.iter().find(|e| e.id == exec);
         let exec = found.ok_or_else(|| Failure::NotRunning("the command has ended".to_owned()))?;
-        sys::kill(exec.pid, signal)
+        exec.process
+            .signal(signal)
             .map(|()| Reply::Done)
             .map_err(|error| Failure::Failed(format!("sending signal {signal}: {error}")))
     }

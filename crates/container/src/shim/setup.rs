@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cgroup::{Cgroups, Hierarchy};
 use crate::process::Identity;
-use crate::settings::PodSettings;
+use crate::settings::{PodSettings, sysctl_file};
 use crate::{build, state, sys, user_namespace};
 
 pub(crate) const SOCKET: &str = "shim.sock";
@@ -125,6 +125,11 @@ fn make_namespaces(settings: &PodSettings) -> Result<(), String> {
         .map_err(|e| doing("setting the host name")(e.into()))?;
     sys::loopback_up().map_err(doing("bringing the loopback interface up"))?;
     allow_without_capabilities();
+    for (name, value) in &settings.sysctls {
+        let file =
+            sysctl_file(name).ok_or_else(|| format!("sysctl {name:?} is not the pod's own"))?;
+        fs::write(file, value).map_err(|e| format!("setting sysctl {name} to {value:?}: {e}"))?;
+    }
     Ok(())
 }
 

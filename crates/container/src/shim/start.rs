@@ -13,8 +13,8 @@ use rustix::process::WaitStatus;
 use super::container::Container;
 use super::log::Log;
 use super::{Shim, not_running, setup};
-use crate::build::{self, BuildError, Place, Stdio, Users};
-use crate::process::Identity;
+use crate::build::{self, BuildError, Place, Running, Stdio, Users};
+use crate::process::{Held, Identity};
 use crate::settings::{ContainerSettings, ExecSettings};
 use crate::state::{self, ContainerState, Exit};
 use crate::sys;
@@ -27,7 +27,7 @@ const KEPT: u32 = 10;
 /// A child that builds, and whom to tell.
 pub(super) struct Builder {
     pub(super) id: u64,
-    pub(super) pid: i32,
+    pub(super) process: Held,
     pub(super) socket: OwnedFd,
     incoming: Incoming,
     peer: u64,
@@ -51,7 +51,7 @@ enum Work {
 /// A command that runs.
 pub(super) struct Exec {
     pub(super) id: u64,
-    pub(super) pid: i32,
+    pub(super) process: Held,
     peer: u64,
 }
 
@@ -104,7 +104,8 @@ impl Shim {
         call: u64,
         settings: ContainerSettings,
     ) -> Result<Option<Reply>, Failure> {
-        settings.check().map_err(Failure::Refused)?;
+        let checked = settings.check(&self.settings);
+        checked.map_err(Failure::Refused)?;
         let name = settings.name.clone();
         if self.stopping.is_some() {
             return Err(Failure::Refused(format!(
@@ -181,18 +182,17 @@ impl Shim {
             terminal: None,
             state: None,
             watchers: Vec::new(),
+            process: None,
         };
         self.containers.push(container);
         let work = Work::Container(id);
-        if let Some((pid, socket)) = early.and_then(|early| early.build(settings, dir, &theirs)) {
-            self.expect(peer, call, work, pid, socket);
+        if let Some((process, socket)) = early.and_then(|early| early.build(settings, dir, &theirs))
+        {
+            self.expect(peer, call, work, process, socket);
             return Ok(());
         }
-        self.fork_builder(peer, call, work, |shim, socket| {
-            let entered = shim.enter(name);
-            let built =
-                entered.and_then(|()| build::container(&shim.place(dir, name), settings, theirs));
-            build::report(socket, built)
+        self.fork_builder(peer, call, work, name, theirs, |shim, stdio| {
+            build::container(&shim.place(dir, name), settings, stdio)
         })
     }
 
@@ -233,16 +233,20 @@ impl Shim {
             .filter_map(|(k, fd)| Some((k, fd?)))
             .unzip();
         let work = Work::Exec(container, kinds, fds);
-        self.fork_builder(peer, call, work, |shim, socket| {
-            let entered = shim.enter(name);
-            let built =
-                entered.and_then(|()| build::exec(&shim.place(dir, name), settings, theirs));
-            build::report(socket, built)
+        self.fork_builder(peer, call, work, name, theirs, |shim, stdio| {
+            build::exec(&shim.place(dir, name), settings, stdio)
         })
     }
 
-    /// In a child: what it becomes belongs to the container.
-    pub(super) fn enter(&self, name: &str) -> Result<(), BuildError> {
+    /// In a child: what it becomes belongs to the container, and has nothing of this process but what it needs.
+    pub(super) fn enter(
+        &self,
+        name: &str,
+        socket: &OwnedFd,
+        stdio: &Stdio,
+    ) -> Result<(), BuildError> {
+        let needed = [socket].into_iter().chain(&self.users);
+        build::leave(needed.chain(stdio.descriptors()))?;
         let is_own_user = self.settings.user_namespace.is_some() && self.users.is_none();
         let with_v2 = self.settings.isolated && !is_own_user;
         build::enter(&self.cgroups, name, with_v2)
@@ -270,24 +274,26 @@ impl Shim {
         peer: u64,
         call: u64,
         work: Work,
-        child: impl FnOnce(&Self, &OwnedFd),
+        name: &str,
+        stdio: Stdio,
+        build: impl FnOnce(&Self, Stdio) -> Result<Running, BuildError>,
     ) -> io::Result<()> {
         let (ours, theirs) = builder_sockets()?;
         let Some(pid) = sys::fork()? else {
             // the client's ends of pipes must not stay open here: they would hide that the client has closed them
             drop((ours, work));
-            child(self, &theirs);
-            sys::exit_child(1)
+            let entered = self.enter(name, &theirs, &stdio);
+            build::report(&theirs, entered.and_then(|()| build(self, stdio)))
         };
-        self.expect(peer, call, work, pid.as_raw_pid(), ours);
+        self.expect(peer, call, work, Held::child(pid)?, ours);
         Ok(())
     }
 
-    fn expect(&mut self, peer: u64, call: u64, work: Work, pid: i32, socket: OwnedFd) {
+    fn expect(&mut self, peer: u64, call: u64, work: Work, process: Held, socket: OwnedFd) {
         let id = self.new_id();
         self.builders.push(Builder {
             id,
-            pid,
+            process,
             socket,
             incoming: Incoming::default(),
             peer,
@@ -306,29 +312,38 @@ impl Shim {
             .incoming
             .receive(builder.socket.as_fd())
             .unwrap_or(false);
-        let (built, mut fds) = match builder.incoming.next::<Built>() {
+        let (built, fds) = match builder.incoming.next::<Built>() {
             Ok(Some(message)) => message,
             Ok(None) if alive => return,
             Ok(None) | Err(_) => (Built::Failed("its builder died".to_owned()), Vec::new()),
         };
         let builder = self.builders.swap_remove(index);
         let (peer, call) = (builder.peer, builder.call);
-        match (builder.work, built) {
-            (Work::Container(id), Built::Running { pid }) => {
-                self.container_runs(peer, call, id, pid, fds.pop());
+        let mut fds = fds.into_iter();
+        let started = match built {
+            Built::Running { pid } => self
+                .started(pid, fds.next())
+                .inspect(|_| build::take_over(&builder.socket))
+                .map_err(Failure::Failed),
+            Built::Unstartable(reason) => Err(Failure::Unstartable(reason)),
+            Built::Failed(reason) => Err(Failure::Failed(reason)),
+        };
+        match (builder.work, started) {
+            (Work::Container(id), Ok(process)) => {
+                self.container_runs(peer, call, id, process, fds.next());
             }
-            (Work::Container(id), Built::Failed(reason)) => {
-                self.container_failed(peer, call, id, &reason);
+            (Work::Container(id), Err(failure)) => {
+                self.container_failed(peer, call, id, failure);
             }
-            (Work::Exec(_, mut kinds, mut streams), Built::Running { pid }) => {
-                if let Some(terminal) = fds.pop() {
+            (Work::Exec(_, mut kinds, mut streams), Ok(process)) => {
+                if let Some(terminal) = fds.next() {
                     kinds.push(StreamKind::Terminal);
                     streams.push(terminal);
                 }
-                self.exec_runs(peer, call, pid, kinds, streams);
+                self.exec_runs(peer, call, process, kinds, streams);
             }
-            (Work::Exec(container, ..), Built::Failed(reason)) => {
-                let reply = Reply::Failed(self.why_no_command(container, reason));
+            (Work::Exec(container, ..), Err(failure)) => {
+                let reply = Reply::Failed(self.why_no_command(container, failure));
                 self.reply(peer, call, reply, Vec::new());
             }
         }
@@ -338,12 +353,24 @@ impl Shim {
         self.tell_containers();
     }
 
+    fn started(&mut self, pid: i32, shown: Option<OwnedFd>) -> Result<Held, String> {
+        let is_reaped = self.unclaimed.iter().any(|(reaped, _)| *reaped == pid);
+        let shown = shown.ok_or("its builder showed no process")?;
+        let process = Held::shown(pid, shown, is_reaped)
+            .map_err(|error| format!("its builder named process {pid}: {error}"))?;
+        if !process.is_reaped() {
+            // whoever has ended under this number before was somebody else
+            self.unclaimed.retain(|(reaped, _)| *reaped != pid);
+        }
+        Ok(process)
+    }
+
     fn container_runs(
         &mut self,
         peer: u64,
         call: u64,
         id: u64,
-        pid: i32,
+        process: Held,
         terminal: Option<OwnedFd>,
     ) {
         let Some(container) = self.containers.iter_mut().find(|c| c.id == id) else {
@@ -354,10 +381,12 @@ impl Shim {
         }
         container.terminal = terminal;
         if self.stopping.is_some() {
-            let _ = sys::kill(pid, container.stop_signal);
+            let _ = process.signal(container.stop_signal);
         }
+        let pid = process.pid;
+        container.process = Some(process);
         // one that has ended already is still there to be looked at: it is reaped by nobody but this process
-        let process = Identity::of(pid).unwrap_or_else(|_| Identity {
+        let identity = Identity::of(pid).unwrap_or_else(|_| Identity {
             pid,
             started: 0,
             boot: String::new(),
@@ -365,7 +394,7 @@ impl Shim {
         let state = ContainerState {
             name: container.name.clone(),
             attempt: container.attempt,
-            process,
+            process: identity,
             started_at: SystemTime::now(),
             exit: None,
             log_dropped: 0,
@@ -385,13 +414,12 @@ impl Shim {
         self.settle(pid);
     }
 
-    fn container_failed(&mut self, peer: u64, call: u64, id: u64, reason: &str) {
+    fn container_failed(&mut self, peer: u64, call: u64, id: u64, failure: Failure) {
         let found = self.containers.iter().find(|c| c.id == id);
         if let Some((name, dir)) = found.map(|c| (c.name.clone(), c.dir.clone())) {
             self.abandon(id, &name, &dir);
         }
-        let reply = Reply::Failed(Failure::Failed(reason.to_owned()));
-        self.reply(peer, call, reply, Vec::new());
+        self.reply(peer, call, Reply::Failed(failure), Vec::new());
     }
 
     /// Leaves no trace of a container that never ran.
@@ -407,23 +435,27 @@ impl Shim {
         &mut self,
         peer: u64,
         call: u64,
-        pid: i32,
+        process: Held,
         streams: Vec<StreamKind>,
         fds: Vec<OwnedFd>,
     ) {
         let id = self.new_id();
-        self.execs.push(Exec { id, pid, peer });
+        let pid = process.pid;
+        self.execs.push(Exec { id, process, peer });
         self.reply(peer, call, Reply::Exec { exec: id, streams }, fds);
         self.settle(pid);
     }
 
     /// What goes wrong while the container ends goes wrong because it does.
-    fn why_no_command(&self, container: u64, reason: String) -> Failure {
+    fn why_no_command(&self, container: u64, failure: Failure) -> Failure {
         let container = self.containers.iter().find(|c| c.id == container);
         let is_alive = |c: &Container| c.state().is_some_and(|state| state.is_alive());
         match container {
             Some(c) if self.stopping.is_some() || !is_alive(c) => not_running(&c.name),
-            _ => Failure::Failed(reason),
+            _ => match failure {
+                Failure::Unstartable(reason) => Failure::Failed(reason),
+                failure => failure,
+            },
         }
     }
 

@@ -53,10 +53,8 @@ impl Shim {
             .collect();
         running.sort_by_key(|c| place(&c.name));
         for container in running {
-            if let Some(pid) = container.pid() {
-                // it may just have ended
-                let _ = sys::kill(pid, container.stop_signal);
-            }
+            // it may just have ended
+            let _ = container.signal(container.stop_signal);
         }
     }
 
@@ -79,9 +77,9 @@ impl Shim {
 
     /// Builders too: what they were building is not wanted any more.
     fn kill_all(&self) {
-        let containers = self.containers.iter().filter_map(|c| c.pid());
-        for pid in containers.chain(self.builders.iter().map(|b| b.pid)) {
-            let _ = sys::kill(pid, libc::SIGKILL);
+        let containers = self.containers.iter().filter_map(|c| c.process.as_ref());
+        for process in containers.chain(self.builders.iter().map(|b| &b.process)) {
+            let _ = process.signal(libc::SIGKILL);
         }
     }
 

@@ -38,6 +38,20 @@ async fn the_kernels_switches_are_out_of_reach() {
             ("pressing the magic key", "echo b > /proc/sysrq-trigger"),
             ("writing to /sys", "echo x > /sys/kernel/uevent_helper"),
             ("making a cgroup", "mkdir /sys/fs/cgroup/x"),
+            (
+                "making a cgroup below its own",
+                "cd /sys/fs/cgroup; mkdir memory/x || mkdir pids/x",
+            ),
+            (
+                "lifting its limit",
+                "cd /sys/fs/cgroup; f=pids/pids.max; test -e $f || f=pids.max; cat $f && echo max > $f",
+            ),
+            (
+                "being told of the last process",
+                "echo 1 > /sys/fs/cgroup/memory/notify_on_release",
+            ),
+            ("remounting its cgroups", "mount -o remount,rw /sys/fs/cgroup"),
+            ("unmounting its cgroups", "umount -l /sys/fs/cgroup"),
             ("remounting /proc/sys", "mount -o remount,rw /proc/sys"),
             ("remounting /sys", "mount -o remount,rw /sys"),
             ("reading interrupts", "test -n \"$(cat /proc/interrupts)\""),
@@ -134,6 +148,12 @@ async fn system_calls_beyond_a_container_are_refused() {
             libc::EPERM,
         ),
         ("setns", number(libc::SYS_setns), "0, 0", libc::EPERM),
+        (
+            "pidfd_getfd",
+            number(libc::SYS_pidfd_getfd),
+            "0, 0, 0",
+            libc::EPERM,
+        ),
         (
             "open_by_handle_at",
             number(libc::SYS_open_by_handle_at),

@@ -1,6 +1,6 @@
 //! What a container may use, and what happens when it wants more.
 
-use container::{ExecSettings, Limits};
+use container::{ExecSettings, Limits, Refusals};
 
 use crate::support::{Machine, command, ended, eventually, run};
 
@@ -17,7 +17,7 @@ async fn a_memory_hog_is_killed_and_reported() {
 }
 
 #[tokio::test]
-async fn a_fork_bomb_is_held() {
+async fn a_fork_bomb_is_held_and_reported() {
     let mut machine = Machine::new();
     let pod = machine.pod("bomb").await;
     let mut settings = machine.sh("main", "bomb() { bomb | bomb & }; bomb & exec sleep 1000");
@@ -30,9 +30,13 @@ async fn a_fork_bomb_is_held() {
     })
     .await;
     assert!(read("pids.current").parse::<u32>().unwrap() <= 50);
+    let refusals = Refusals::of(&machine.cgroup);
+    assert!(refusals.processes("pod-bomb", "main") > 0, "while it runs");
     pod.kill("main", 9).await.unwrap();
-    ended(&mut events, "main").await;
-    assert_eq!(run(&pod, &machine.sh("after", "exit 0")).await.code, 0);
+    let exit = ended(&mut events, "main").await.exit.unwrap();
+    assert!(exit.processes_refused, "and after its end");
+    let exit = run(&pod, &machine.sh("after", "exit 0")).await;
+    assert_eq!((exit.code, exit.processes_refused), (0, false));
 }
 
 #[tokio::test]
@@ -74,6 +78,40 @@ async fn limits_are_in_force_and_change_in_place() {
     }
     let pids = read("memory", "cgroup.procs");
     assert!(pids.lines().any(|pid| pid == started.pid.to_string()));
+}
+
+/// What a container is told of its limits, of whichever version: memory, the part of a processor, processes.
+const READ_LIMITS: &str = "cd /sys/fs/cgroup; cat memory/memory.limit_in_bytes memory.max 2>/dev/null; \
+    cat cpu/cpu.cfs_quota_us cpu.max 2>/dev/null | cut -d' ' -f1; cat pids/pids.max pids.max 2>/dev/null";
+
+#[tokio::test]
+async fn whoever_is_in_a_container_reads_its_limits_and_sees_no_others() {
+    let mut machine = Machine::new();
+    let own = machine.own_users("own").await;
+    for (pod, user) in [
+        (machine.pod("root").await, 0),
+        (machine.pod("user").await, 1000),
+        (own, 0),
+    ] {
+        let mut settings = machine.sh("main", "sleep 1000");
+        settings.user.uid = user;
+        settings.limits = Limits {
+            cpu_quota: Some(50_000),
+            memory: Some(64 << 20),
+            pids: Some(30),
+            ..Limits::default()
+        };
+        pod.start(&settings).await.unwrap();
+        let (limits, _, _) = command(&pod, "main", &["sh", "-c", READ_LIMITS]).await;
+        assert_eq!(limits, "67108864\n50000\n30\n");
+        let script = "find /sys/fs/cgroup/ -mindepth 1 -type d; \
+            grep -E ' - cgroup2? ' /proc/self/mountinfo | cut -d' ' -f4 | sort -u";
+        let (seen, _, _) = command(&pod, "main", &["sh", "-c", script]).await;
+        let (directories, roots): (Vec<&str>, Vec<&str>) =
+            seen.lines().partition(|line| line.starts_with("/sys"));
+        assert_eq!(roots, ["/"], "mounts begin with its own cgroup");
+        assert!(directories.len() <= 3, "{directories:?}");
+    }
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod early;
+mod entering;
 mod escapes;
 mod exec;
 mod files;

@@ -1,9 +1,10 @@
 //! How containers start, run and end.
 
+use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
-use container::{Error, Pod, UserNamespace};
+use container::{Error, Mount, MountSource, Pod, UserNamespace};
 
 use crate::support::{Machine, ended, eventually, run};
 
@@ -76,9 +77,9 @@ async fn containers_of_a_pod_share_its_network_and_ipc_but_not_their_processes()
     let (one, two) = (machine.said("one"), machine.said("two"));
     let same: Vec<bool> = one.lines().zip(two.lines()).map(|(a, b)| a == b).collect();
     assert_eq!(same, [true, true, true, false, false], "{one}{two}");
-    let own = std::fs::read_link(pod.network_namespace()).unwrap();
+    let own = fs::read_link(pod.network_namespace()).unwrap();
     assert_eq!(one.lines().next().unwrap(), own.to_str().unwrap());
-    let host = std::fs::read_link("/proc/self/ns/net").unwrap();
+    let host = fs::read_link("/proc/self/ns/net").unwrap();
     assert_ne!(own, host);
 }
 
@@ -99,7 +100,7 @@ async fn what_cannot_be_run_is_said_and_leaves_no_trace() {
     ];
     for (program, expected) in cases {
         match pod.start(&machine.command("main", &[program])).await {
-            Err(Error::Failed(text)) => assert_eq!(text, expected),
+            Err(Error::Unstartable(text)) => assert_eq!(text, expected),
             other => panic!("{other:?}"),
         }
     }
@@ -113,9 +114,47 @@ async fn what_cannot_be_run_is_said_and_leaves_no_trace() {
     assert_eq!(run(&pod, &machine.sh("main", "exit 3")).await.code, 3);
     let config = pod.dir().join("containers/main/0");
     assert_eq!(
-        std::fs::metadata(config).unwrap().permissions().mode() & 0o077,
+        fs::metadata(config).unwrap().permissions().mode() & 0o077,
         0
     );
+}
+
+#[tokio::test]
+async fn a_program_that_is_still_being_written_is_not_one_that_cannot_be_run() {
+    let mut machine = Machine::new();
+    let pod = machine.pod("written").await;
+    let volume = machine.dir.path().join("volume");
+    fs::create_dir(&volume).unwrap();
+    let program = volume.join("program");
+    fs::copy("/bin/true", &program).unwrap();
+    let writer = fs::OpenOptions::new().append(true).open(&program).unwrap();
+    let mut settings = machine.command("main", &["/volume/program"]);
+    settings.mounts = vec![Mount {
+        destination: "/volume".into(),
+        source: MountSource::Bind {
+            path: volume,
+            sub_path: None,
+        },
+        read_only: false,
+    }];
+    match pod.start(&settings).await {
+        Err(Error::Failed(text)) => assert!(text.contains("Text file busy"), "{text}"),
+        other => panic!("{other:?}"),
+    }
+    drop(writer);
+    assert_eq!(run(&pod, &settings).await.code, 0);
+}
+
+#[tokio::test]
+async fn a_container_that_is_to_start_in_a_file_cannot_be_run() {
+    let mut machine = Machine::new();
+    let pod = machine.pod("file").await;
+    let mut settings = machine.sh("main", "true");
+    settings.cwd = "/etc/passwd".into();
+    match pod.start(&settings).await {
+        Err(Error::Unstartable(text)) => assert!(text.contains("/etc/passwd"), "{text}"),
+        other => panic!("{other:?}"),
+    }
 }
 
 #[tokio::test]
@@ -177,8 +216,8 @@ async fn a_container_is_started_again_from_a_clean_root() {
         settings.attempt = attempt;
         assert_eq!(run(&pod, &settings).await.code, 1);
     }
-    assert_eq!(std::fs::read_to_string(machine.log("main")).unwrap(), "");
-    let left = std::fs::read_dir(pod.dir().join("containers/main/0")).unwrap();
+    assert_eq!(fs::read_to_string(machine.log("main")).unwrap(), "");
+    let left = fs::read_dir(pod.dir().join("containers/main/0")).unwrap();
     let left: Vec<_> = left.map(|e| e.unwrap().file_name()).collect();
     assert_eq!(left, ["state.json"]);
     let states = pod.containers().await.unwrap();
@@ -197,7 +236,7 @@ async fn who_ignores_the_signal_is_killed_after_the_grace() {
     pod.start(&machine.sh("main", script)).await.unwrap();
     let log = machine.log("main");
     eventually("the trap is set", || {
-        std::fs::read_to_string(&log).unwrap().contains("ready")
+        fs::read_to_string(&log).unwrap().contains("ready")
     })
     .await;
     let dir = pod.dir().to_owned();
@@ -230,7 +269,7 @@ async fn who_heeds_the_signal_ends_by_itself() {
     for name in ["term", "int"] {
         let log = machine.log(name);
         eventually("the trap is set", || {
-            std::fs::read_to_string(&log).unwrap().contains("ready")
+            fs::read_to_string(&log).unwrap().contains("ready")
         })
         .await;
     }
@@ -248,7 +287,7 @@ async fn who_heeds_the_signal_ends_by_itself() {
 async fn directories_with_long_names_are_no_hindrance() {
     let mut machine = Machine::new();
     let deep = machine.dir.path().join("d".repeat(200));
-    std::fs::create_dir(&deep).unwrap();
+    fs::create_dir(&deep).unwrap();
     let mut settings = machine.pod_settings(&format!("{}/pod", "d".repeat(200)));
     settings.hostname = "deep".to_owned();
     settings.cgroup = "pod-deep".to_owned();

@@ -1,19 +1,24 @@
 //! Pods that leave nothing behind, however their test ends.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use container::{
-    ContainerSettings, ContainerState, Event, Exec, ExecSettings, Exit, Helper, Overlay, Pod,
-    PodSettings, Root, remains, sweep,
+    ContainerSettings, ContainerState, Event, Exec, ExecSettings, Exit, Helper, IdMap, Overlay,
+    Pod, PodSettings, Root, UserNamespace, remains, sweep,
 };
 use rustix::fs::{Mode, OFlags};
 use tempfile::TempDir;
 use tokio::io::AsyncReadExt;
+use tokio::sync::Mutex;
+
+/// Who root of a pod with users of its own is outside.
+pub(crate) const FIRST: u32 = 0x7fff_0000;
 
 /// A helper, a directory and a cgroup of one test.
 pub(crate) struct Machine {
@@ -25,6 +30,14 @@ pub(crate) struct Machine {
 
 pub(crate) fn helper_program() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_container-helper"))
+}
+
+/// Removes the file of a helper, as who puts another one in its place does, and runs what was opened before.
+pub(crate) fn helper_without_a_file(program: &Path) -> Helper {
+    let opened = fs::File::open(program).unwrap();
+    fs::remove_file(program).unwrap();
+    let path = format!("/proc/self/fd/{}", opened.as_raw_fd());
+    Helper::spawn(Command::new(path)).unwrap()
 }
 
 impl Machine {
@@ -53,11 +66,20 @@ impl Machine {
             user_namespace: None,
             first: None,
             isolated: true,
+            sysctls: BTreeMap::new(),
         }
     }
 
     pub(crate) async fn pod(&mut self, name: &str) -> Pod {
         let settings = self.pod_settings(name);
+        let helper = self.helper.as_ref().unwrap();
+        helper.start_pod(&settings).await.unwrap()
+    }
+
+    /// One whose users are nobody outside of it.
+    pub(crate) async fn own_users(&mut self, name: &str) -> Pod {
+        let mut settings = self.pod_settings(name);
+        settings.user_namespace = Some(own_users());
         let helper = self.helper.as_ref().unwrap();
         helper.start_pod(&settings).await.unwrap()
     }
@@ -158,6 +180,7 @@ pub(crate) fn make_layer(layer: &Path) {
     for dir in ["usr", "tmp", "etc", "root", "proc", "dev", "sys"] {
         fs::create_dir_all(layer.join(dir)).unwrap();
     }
+    fs::set_permissions(layer.join("tmp"), PermissionsExt::from_mode(0o1777)).unwrap();
     for link in ["bin", "sbin", "lib", "lib64"] {
         if Path::new("/").join(link).is_symlink() {
             symlink(format!("usr/{link}"), layer.join(link)).unwrap();
@@ -252,4 +275,53 @@ pub(crate) async fn assert_sealed(pod: Pod, helper: Helper) {
     })
     .await;
     assert_eq!(answer, Some(libc::EROFS));
+}
+
+/// A program that attacks all who enter its container.
+pub(crate) const SEIZE: &str = include_str!("seize.py");
+
+/// A command that is long in coming: it is looked for in many places, by a process that is in the container already.
+pub(crate) fn newcomer() -> ExecSettings {
+    ExecSettings {
+        args: vec!["true".to_owned()],
+        env: vec![format!("PATH={}/usr/bin", "/none:".repeat(2000))],
+        ..ExecSettings::default()
+    }
+}
+
+/// Held by who hunts: it takes a whole processor, which tests beside it need as well.
+pub(crate) static HUNT: Mutex<()> = Mutex::const_new(());
+
+/// Lets others enter a container whose program is [`SEIZE`] until it has tried enough of them. It must get hold of none.
+pub(crate) async fn assert_newcomers_are_safe(pod: &Pod, hunter: ContainerSettings) {
+    let _alone = HUNT.lock().await;
+    let mut events = pod.events();
+    pod.start(&hunter).await.unwrap();
+    let newcomer = newcomer();
+    let said = || text_of(&fs::read_to_string(&hunter.log).unwrap());
+    for _ in 0..50 {
+        let enter = || async { finish(pod.exec(&hunter.name, &newcomer).await.unwrap()).await };
+        tokio::join!(enter(), enter(), enter(), enter());
+        if !said().is_empty() {
+            break;
+        }
+    }
+    command(pod, &hunter.name, &["touch", "/tmp/enough"]).await;
+    ended(&mut events, &hunter.name).await;
+    let said = said();
+    let tried = said.strip_prefix("tried ").map(|n| n.trim().parse::<u32>());
+    assert!(matches!(tried, Some(Ok(1..))), "{said}");
+}
+
+/// Users that are nobody outside.
+pub(crate) fn own_users() -> UserNamespace {
+    let map = vec![IdMap {
+        inside: 0,
+        outside: FIRST,
+        count: 1000,
+    }];
+    UserNamespace {
+        uids: map.clone(),
+        gids: map,
+    }
 }

@@ -8,7 +8,9 @@ use std::time::Duration;
 use container::{Error, Pod, remains, sweep};
 use tokio::task::JoinSet;
 
-use crate::support::{Machine, command, eventually, helper_program};
+use crate::support::{
+    Machine, command, eventually, helper_program, helper_without_a_file, newcomer,
+};
 
 #[tokio::test]
 async fn what_ended_while_nobody_was_connected_is_known() {
@@ -64,6 +66,20 @@ async fn a_helper_that_is_killed_takes_no_pod_with_it() {
     drop(fresh);
     pod.stop(&[], Duration::ZERO).await.unwrap();
     machine.assert_nothing_left().await;
+}
+
+#[tokio::test]
+async fn a_helper_is_started_though_the_file_of_its_program_is_gone() {
+    let mut machine = Machine::new();
+    let name = format!("gone-{}", std::process::id());
+    let gone = helper_program().with_file_name(name);
+    std::fs::hard_link(helper_program(), &gone).unwrap();
+    let helper = helper_without_a_file(&gone);
+    let settings = machine.pod_settings("late");
+    let pod = helper.start_pod(&settings).await.unwrap();
+    let exit = crate::support::run(&pod, &machine.sh("main", "exit 4")).await;
+    assert_eq!(exit.code, 4);
+    pod.stop(&[], Duration::ZERO).await.unwrap();
 }
 
 #[tokio::test]
@@ -199,4 +215,50 @@ async fn twenty_pods_at_once_all_run_and_all_end() {
     }
     ends.join_all().await;
     machine.assert_nothing_left().await;
+}
+
+/// How many processes there are of whom a file in `/proc` says so.
+fn count(file: &str, is_one: impl Fn(&str) -> bool) -> usize {
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    let texts = entries.filter_map(|entry| std::fs::read_to_string(entry.path().join(file)).ok());
+    texts.filter(|text| is_one(text)).count()
+}
+
+fn signal(pod: &Pod, signal: &str) {
+    let pid = pod.pid().to_string();
+    let sent = Command::new("kill").args([signal, &pid]).status();
+    assert!(sent.unwrap().success());
+}
+
+#[tokio::test]
+async fn a_program_that_its_shim_did_not_live_to_hear_of_ends() {
+    let mut machine = Machine::new();
+    let pod = Arc::new(machine.pod("deaf").await);
+    pod.start(&machine.sh("main", "sleep 1000")).await.unwrap();
+    let shim = pod.pid().to_string();
+    let children = || {
+        let parent = |stat: &str| Some(stat.rsplit_once(") ")?.1.split(' ').nth(1)? == shim);
+        count("stat", |stat| parent(stat) == Some(true))
+    };
+    let mut settings = newcomer();
+    settings.args = vec!["sleep".to_owned(), format!("9{shim}")];
+    let running = || count("cmdline", |line| line == format!("sleep\09{shim}\0"));
+    loop {
+        let (asking, settings) = (Arc::clone(&pod), settings.clone());
+        let asked = tokio::spawn(async move { asking.exec("main", &settings).await.unwrap() });
+        eventually("its builder is there", || children() > 1).await;
+        signal(&pod, "-STOP");
+        eventually("the program runs", || running() == 1).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        if !asked.is_finished() {
+            break;
+        }
+        // the shim has heard before it was stopped
+        signal(&pod, "-CONT");
+        asked.await.unwrap().kill(9).await.unwrap();
+        eventually("it has ended", || running() == 0 && children() == 1).await;
+    }
+    signal(&pod, "-9");
+    eventually("the program has ended", || running() == 0).await;
+    assert!(remains(pod.dir()).containers[0].is_alive());
 }

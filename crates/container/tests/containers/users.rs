@@ -3,31 +3,14 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-use container::{IdMap, Mount, MountSource, Pod, UserNamespace};
+use container::{Mount, MountSource, Seccomp};
 
-use crate::support::{Machine, command, run};
-
-const FIRST: u32 = 0x7fff_0000;
-
-async fn own_users(machine: &mut Machine, name: &str) -> Pod {
-    let mut settings = machine.pod_settings(name);
-    let map = vec![IdMap {
-        inside: 0,
-        outside: FIRST,
-        count: 1000,
-    }];
-    settings.user_namespace = Some(UserNamespace {
-        uids: map.clone(),
-        gids: map,
-    });
-    let helper = machine.helper.as_ref().unwrap();
-    helper.start_pod(&settings).await.unwrap()
-}
+use crate::support::{FIRST, Machine, SEIZE, assert_newcomers_are_safe, command, own_users, run};
 
 #[tokio::test]
 async fn files_belong_to_the_users_of_the_pod_and_to_nobody_outside() {
     let mut machine = Machine::new();
-    let pod = own_users(&mut machine, "own").await;
+    let pod = machine.own_users("own").await;
     let volume = machine.dir.path().join("volume");
     fs::create_dir(&volume).unwrap();
     fs::write(volume.join("before"), "").unwrap();
@@ -58,7 +41,7 @@ async fn files_belong_to_the_users_of_the_pod_and_to_nobody_outside() {
 #[tokio::test]
 async fn commands_have_the_users_of_their_container() {
     let mut machine = Machine::new();
-    let pod = own_users(&mut machine, "commands").await;
+    let pod = machine.own_users("commands").await;
     let mut settings = machine.sh("main", "exec sleep 1000");
     settings.user.uid = 7;
     settings.user.gid = 7;
@@ -75,9 +58,88 @@ async fn commands_have_the_users_of_their_container() {
 #[tokio::test]
 async fn users_that_a_pod_does_not_have_are_refused() {
     let mut machine = Machine::new();
-    let pod = own_users(&mut machine, "few").await;
+    let pod = machine.own_users("few").await;
     let mut settings = machine.sh("main", "true");
     settings.user.uid = 1000;
     let refused = pod.start(&settings).await.unwrap_err().to_string();
     assert!(refused.contains("not among the users"), "{refused}");
+}
+
+#[tokio::test]
+async fn who_enters_a_container_cannot_be_taken_over_by_the_root_that_a_pod_has() {
+    let mut machine = Machine::new();
+    let pod = machine.own_users("prey").await;
+    let mut hunter = machine.command("main", &["python3", "-u", "-c", SEIZE]);
+    hunter.seccomp = Seccomp::Unconfined;
+    assert_newcomers_are_safe(&pod, hunter).await;
+}
+
+#[tokio::test]
+async fn a_pod_has_the_settings_of_the_kernel_that_it_asked_for_and_the_machine_does_not() {
+    const FILES: [&str; 2] = [
+        "/proc/sys/net/ipv4/tcp_fin_timeout",
+        "/proc/sys/kernel/shm_rmid_forced",
+    ];
+    let before = FILES.map(|file| fs::read_to_string(file).unwrap());
+    let mut machine = Machine::new();
+    for (name, has_own_users) in [("root", false), ("own", true)] {
+        let mut settings = machine.pod_settings(name);
+        settings.sysctls = [
+            ("net.ipv4.tcp_fin_timeout", "17"),
+            ("kernel.shm_rmid_forced", "1"),
+        ]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .into();
+        if has_own_users {
+            settings.user_namespace = Some(own_users());
+        }
+        let helper = machine.helper.as_ref().unwrap();
+        let pod = helper.start_pod(&settings).await.unwrap();
+        let script = format!("cat {}", FILES.join(" "));
+        assert_eq!(run(&pod, &machine.sh(name, &script)).await.code, 0);
+        assert_eq!(machine.said(name), "17\n1\n");
+    }
+    assert_eq!(FILES.map(|file| fs::read_to_string(file).unwrap()), before);
+}
+
+#[tokio::test]
+async fn a_setting_of_the_kernel_that_cannot_be_is_said() {
+    let mut machine = Machine::new();
+    for (name, value, why) in [
+        (
+            "net.ipv4.tcp_syncookies",
+            "many",
+            "setting sysctl net.ipv4.tcp_syncookies to \"many\": ",
+        ),
+        (
+            "net.ipv4.no_such",
+            "1",
+            "setting sysctl net.ipv4.no_such to \"1\": ",
+        ),
+        (
+            "kernel.panic",
+            "1",
+            "sysctl \"kernel.panic\" is not the pod's own",
+        ),
+    ] {
+        let mut settings = machine.pod_settings(&name.replace(['.', '_'], "-"));
+        settings.sysctls = [(name.to_owned(), value.to_owned())].into();
+        let helper = machine.helper.as_ref().unwrap();
+        let refused = helper.start_pod(&settings).await.err().unwrap().to_string();
+        assert!(refused.contains(why), "{refused}");
+    }
+}
+
+#[tokio::test]
+async fn who_has_users_of_their_own_may_see_all_of_proc_and_still_not_change_the_machine() {
+    let mut machine = Machine::new();
+    let pod = machine.own_users("seeing").await;
+    let script = "grep -q . /proc/interrupts && echo shown; \
+        sh -c 'echo 1 > /proc/sys/kernel/panic' 2>/dev/null || echo kept";
+    run(&pod, &machine.sh("hidden", script)).await;
+    assert_eq!(machine.said("hidden"), "kept\n");
+    let mut shown = machine.sh("shown", script);
+    shown.unmasked_proc = true;
+    run(&pod, &shown).await;
+    assert_eq!(machine.said("shown"), "shown\nkept\n");
 }

@@ -1,21 +1,25 @@
-//! Containers of somebody who is not root: in a user namespace, without limits.
+//! Containers of somebody who is not root: in a user namespace, without limits but one of processes.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use container::{
-    ContainerSettings, Helper, Overlay, PodSettings, Root, UserNamespace, remains, sweep,
+    ContainerSettings, Crowds, Error, Helper, Overlay, PodSettings, Root, UserNamespace, remains,
+    sweep,
 };
 
 use crate::support::{
-    assert_sealed, command, end, eventually, helper_program, make_layer, run, text_of,
+    SEIZE, assert_newcomers_are_safe, assert_sealed, command, end, eventually, helper_program,
+    helper_without_a_file, make_layer, run, text_of,
 };
 
 const NOBODY: u32 = 65534;
-const PODS: [&str; 2] = ["pod", "killed"];
+const PODS: [&str; 5] = ["pod", "killed", "late", "bomb", "bystander"];
 
 pub(crate) fn an_ordinary_user_runs_containers_without_limits() {
     let dir = tempfile::tempdir().unwrap();
@@ -98,8 +102,84 @@ pub(crate) async fn inside(dir: &Path) {
     pod.kill("main", 9).await.unwrap();
     crate::support::ended(&mut events, "main").await;
     pod.remove("main").await.unwrap();
+    let mut hunter = sh(&home, "hunter", "");
+    hunter.args = ["python3", "-u", "-c", SEIZE].map(str::to_owned).to_vec();
+    hunter.capabilities.add = vec!["ALL".to_owned()];
+    assert_newcomers_are_safe(&pod, hunter).await;
     sweep_after_a_killed_shim(&helper, &home).await;
+    hold_back_a_fork_bomb(&helper, &home).await;
     assert_sealed(pod, helper).await;
+    run_by_a_helper_without_a_file(dir, &home).await;
+}
+
+async fn run_by_a_helper_without_a_file(dir: &Path, home: &Path) {
+    let program = home.join("helper");
+    fs::copy(dir.join("helper"), &program).unwrap();
+    let helper = helper_without_a_file(&program);
+    let pod_dir = home.join(PODS[2]);
+    fs::create_dir(&pod_dir).unwrap();
+    let pod = helper.start_pod(&settings(&pod_dir)).await.unwrap();
+    assert_eq!(run(&pod, &sh(home, "late", "exit 5")).await.code, 5);
+    pod.stop(&[], Duration::ZERO).await.unwrap();
+}
+
+/// As many as its pod may have, and no other pod has fewer for it.
+async fn hold_back_a_fork_bomb(helper: &Helper, home: &Path) {
+    const LIMIT: u64 = 64;
+    const BOMB: &str = "
+import os, time
+count = 0
+try:
+    while count < 1000:
+        if os.fork() == 0:
+            time.sleep(1000)
+        count += 1
+except BlockingIOError:
+    print('refused after', count, flush=True)
+time.sleep(1000)";
+    let mut pods = Vec::new();
+    for name in &PODS[3..] {
+        let dir = home.join(name);
+        fs::create_dir(&dir).unwrap();
+        pods.push(helper.start_pod(&settings(&dir)).await.unwrap());
+    }
+    let mut bomb = sh(home, "bomb", "");
+    bomb.args = ["python3", "-u", "-c", BOMB].map(str::to_owned).to_vec();
+    bomb.limits.pids = Some(LIMIT);
+    pods[0].start(&bomb).await.unwrap();
+    let log = home.join("bomb.log");
+    let mut count = None;
+    eventually("it has been refused a process", || {
+        let said = fs::read_to_string(&log).map(|log| text_of(&log));
+        let said = said.unwrap_or_default();
+        count = said
+            .strip_prefix("refused after ")
+            .and_then(|rest| rest.trim().parse::<u64>().ok());
+        count.is_some()
+    })
+    .await;
+    assert!(
+        count.is_some_and(|count| (32..LIMIT).contains(&count)),
+        "{count:?}"
+    );
+    // the builder may have been one of them until it was reaped
+    assert!(Crowds::now().around(pods[0].pid()) >= LIMIT - 4);
+    let mut one_more = sh(home, "more", "true");
+    one_more.limits.pids = Some(LIMIT);
+    match pods[0].start(&one_more).await {
+        Err(Error::Failed(_)) => {}
+        other => panic!("{other:?}"),
+    }
+    let mut bystander = sh(
+        home,
+        "bystander",
+        "for i in 1 2 3 4 5 6 7 8; do sleep 0.1 & done; wait; exit 6",
+    );
+    bystander.limits.pids = Some(LIMIT);
+    assert_eq!(run(&pods[1], &bystander).await.code, 6);
+    for pod in pods {
+        pod.stop(&[], Duration::ZERO).await.unwrap();
+    }
 }
 
 /// Without cgroups, what is left is known by the processes that were recorded.
@@ -129,6 +209,7 @@ fn settings(dir: &Path) -> PodSettings {
         user_namespace: Some(UserNamespace::of_caller()),
         first: None,
         isolated: true,
+        sysctls: BTreeMap::new(),
     }
 }
 
