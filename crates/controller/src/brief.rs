@@ -1,10 +1,35 @@
 //! Objects as controllers read them.
 
-use std::{borrow::Cow, collections::BTreeMap, marker::PhantomData};
+use std::{collections::BTreeMap, marker::PhantomData};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use kube::Resource;
 use serde::{Deserialize, Deserializer};
+
+/// In an `impl Resource`: what stands for an object of a kind is addressed like one.
+macro_rules! as_kind {
+    ($kind:ident) => {
+        type DynamicType = $kind::DynamicType;
+        type Scope = $kind::Scope;
+
+        fn kind(of: &Self::DynamicType) -> std::borrow::Cow<'_, str> {
+            $kind::kind(of)
+        }
+
+        fn group(of: &Self::DynamicType) -> std::borrow::Cow<'_, str> {
+            $kind::group(of)
+        }
+
+        fn version(of: &Self::DynamicType) -> std::borrow::Cow<'_, str> {
+            $kind::version(of)
+        }
+
+        fn plural(of: &Self::DynamicType) -> std::borrow::Cow<'_, str> {
+            $kind::plural(of)
+        }
+    };
+}
+pub(crate) use as_kind;
 
 /// A `K` without the record of who manages which field. That is half of the text of many objects, no controller asks for
 /// it, and to read it costs more than all the rest.
@@ -20,24 +45,7 @@ pub struct Brief<K, Spec, Status> {
 }
 
 impl<K: Resource, Spec, Status> Resource for Brief<K, Spec, Status> {
-    type DynamicType = K::DynamicType;
-    type Scope = K::Scope;
-
-    fn kind(of: &Self::DynamicType) -> Cow<'_, str> {
-        K::kind(of)
-    }
-
-    fn group(of: &Self::DynamicType) -> Cow<'_, str> {
-        K::group(of)
-    }
-
-    fn version(of: &Self::DynamicType) -> Cow<'_, str> {
-        K::version(of)
-    }
-
-    fn plural(of: &Self::DynamicType) -> Cow<'_, str> {
-        K::plural(of)
-    }
+    as_kind!(K);
 
     fn meta(&self) -> &ObjectMeta {
         &self.metadata
@@ -64,7 +72,7 @@ struct Metadata {
     owner_references: Option<Vec<OwnerReference>>,
 }
 
-fn metadata<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::Error> {
+pub(crate) fn metadata<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::Error> {
     let read = Metadata::deserialize(from)?;
     Ok(ObjectMeta {
         namespace: read.namespace,

@@ -11,6 +11,8 @@ use crate::merge;
 
 pub const READY: &str = "Ready";
 pub const FINISHED: &str = "Finished";
+/// The reason of whatever the server would not do.
+pub const RECONCILER_ERROR: &str = "ReconcilerError";
 
 /// Status, reason and message of a condition.
 pub type Verdict = (&'static str, String, String);

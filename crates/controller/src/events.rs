@@ -9,6 +9,10 @@ use k8s_openapi::{
 
 use crate::{meta::Meta, write::Writer};
 
+/// What a server takes.
+const LONGEST_NAME: usize = 253;
+const LONGEST_NOTE: usize = 1024;
+
 /// Something worth telling about an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct News {
@@ -45,9 +49,12 @@ impl Teller {
         } = news;
         let (namespace, name) = (about.key.namespace.to_string(), about.key.name.to_string());
         let mark = name_hash(&format!("{}/{reason}/{occasion}", about.uid));
+        // the mark tells those apart that begin in the same way
+        let start = cut(&name, LONGEST_NAME - mark.len() - 1);
+        let start = start.trim_end_matches(['-', '.']);
         Event {
             metadata: ObjectMeta {
-                name: Some(format!("{name}.{mark}")),
+                name: Some(format!("{start}.{mark}")),
                 namespace: Some(namespace.clone()),
                 ..ObjectMeta::default()
             },
@@ -55,7 +62,7 @@ impl Teller {
             type_: Some(if *is_warning { "Warning" } else { "Normal" }.to_owned()),
             reason: Some((*reason).to_owned()),
             action: Some((*action).to_owned()),
-            note: Some(message.clone()),
+            note: Some(cut(message, LONGEST_NOTE).to_owned()),
             regarding: Some(ObjectReference {
                 api_version: Some(self.api_version.to_owned()),
                 kind: Some(self.kind.to_owned()),
@@ -71,35 +78,50 @@ impl Teller {
     }
 }
 
+/// As much of the beginning as there is room for.
+fn cut(text: &str, room: usize) -> &str {
+    &text[..text.floor_char_boundary(room)]
+}
+
 #[cfg(test)]
 mod tests {
+    use api::structural::names::subdomain_problems;
     use k8s_openapi::{apimachinery::pkg::apis::meta::v1::ObjectMeta, jiff::Timestamp};
 
     use super::{News, Teller};
 
+    const TELLER: Teller = Teller {
+        controller: "controller",
+        api_version: "v1",
+        kind: "Pod",
+    };
+
+    fn about(name: &str, uid: &str) -> ObjectMeta {
+        ObjectMeta {
+            name: Some(name.to_owned()),
+            namespace: Some("n".to_owned()),
+            uid: Some(uid.to_owned()),
+            ..ObjectMeta::default()
+        }
+    }
+
+    fn news(reason: &'static str, occasion: &str, message: String) -> News {
+        News {
+            is_warning: false,
+            reason,
+            action: "Act",
+            message,
+            occasion: occasion.to_owned(),
+        }
+    }
+
     #[test]
     fn an_occasion_has_one_event_however_often_it_is_told() {
-        let teller = Teller {
-            controller: "controller",
-            api_version: "v1",
-            kind: "Pod",
-        };
         let name = |uid: &str, reason, occasion: &str, at: &str| {
-            let about = ObjectMeta {
-                name: Some("box".to_owned()),
-                namespace: Some("n".to_owned()),
-                uid: Some(uid.to_owned()),
-                ..ObjectMeta::default()
-            };
-            let news = News {
-                is_warning: false,
-                reason,
-                action: "Act",
-                message: format!("told at {at}"),
-                occasion: occasion.to_owned(),
-            };
+            let news = news(reason, occasion, format!("told at {at}"));
             let at: Timestamp = at.parse().unwrap();
-            teller.event(&about.into(), &news, at).metadata.name
+            let event = TELLER.event(&about("box", uid).into(), &news, at);
+            event.metadata.name
         };
         let told = name("one", "Began", "first", "2026-01-31T12:00:00Z");
         let later = "2026-01-31T13:00:00Z";
@@ -107,5 +129,20 @@ mod tests {
         assert_ne!(name("one", "Began", "second", later), told);
         assert_ne!(name("one", "Ended", "first", later), told);
         assert_ne!(name("two", "Began", "first", later), told);
+    }
+
+    #[test]
+    fn whatever_an_object_is_called_and_however_much_there_is_to_say_the_server_takes_the_event() {
+        let dashes = format!("{}-.-b", "a".repeat(241));
+        for name in ["a".repeat(253), dashes, "b".to_owned()] {
+            let news = news("Began", "first", "ä".repeat(1000));
+            let event = TELLER.event(&about(&name, "one").into(), &news, Timestamp::UNIX_EPOCH);
+            let told = event.metadata.name.unwrap();
+            assert_eq!(subdomain_problems(&told), Vec::<String>::new(), "{told}");
+            assert!(name.starts_with(told.rsplit_once('.').unwrap().0));
+            let note = event.note.unwrap();
+            assert_eq!(note.len(), 1024);
+            assert_eq!(event.regarding.unwrap().name, Some(name));
+        }
     }
 }

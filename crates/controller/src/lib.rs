@@ -4,6 +4,7 @@
 //! to the API server, and [`clock`] is the time of all of them; [`trace`] makes their passes visible elsewhere. A family's
 //! module holds one module per kind.
 
+mod attempt;
 pub mod brief;
 pub mod clock;
 pub mod conditions;

@@ -109,6 +109,11 @@ impl<V: View> Store<V> {
         self.state().views.len()
     }
 
+    /// The watch has told everything up to this version.
+    pub fn watched(&self) -> u64 {
+        self.state().watched
+    }
+
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -187,16 +192,23 @@ impl<V: View> Store<V> {
                 step.flatten().into_iter().collect()
             }
             Event::Delete(object) => {
-                let Meta { version, key, .. } = Meta::from(object.meta().clone());
-                let old = match state.moves_on(version) {
-                    true => state.remove(&key),
-                    false => None,
-                };
-                old.map(|old| (Some(old), None)).into_iter().collect()
+                drop(state);
+                return self.lose(object.meta().clone().into());
             }
         };
         drop(state);
         self.pass_on(steps, By::Watch);
+    }
+
+    /// The watch says that there is nothing any more that could be shown.
+    pub(crate) fn lose(&self, Meta { version, key, .. }: Meta) {
+        let mut state = self.state_mut();
+        let old = match state.moves_on(version) {
+            true => state.remove(&key),
+            false => None,
+        };
+        drop(state);
+        self.pass_on(old.map(|old| (Some(old), None)), By::Watch);
     }
 
     fn pass_on(&self, steps: impl IntoIterator<Item = Step<V>>, by: By) {

@@ -5,10 +5,11 @@ use std::{pin::pin, sync::Arc};
 use futures::StreamExt as _;
 use kube::{
     Api, Client, Resource as _,
-    runtime::watcher::{self, watcher},
+    runtime::watcher::{self, Event, watcher},
 };
 
 use crate::{
+    attempt::{Attempt, Unread},
     clock::Clock,
     queue::retry_after,
     store::{Store, View},
@@ -28,7 +29,7 @@ pub(crate) struct Scope {
 
 /// Keeps the store up to date with the objects that have the label. Never returns.
 pub(crate) async fn follow<V: View>(scope: Scope, label: Option<&str>, store: Store<V>) {
-    let api: Api<V::Object> = match &scope.namespace {
+    let api: Api<Attempt<V::Object>> = match &scope.namespace {
         Some(namespace) => Api::namespaced(scope.client.clone(), namespace),
         None => Api::all(scope.client.clone()),
     };
@@ -39,12 +40,13 @@ pub(crate) async fn follow<V: View>(scope: Scope, label: Option<&str>, store: St
     };
     let mut events = pin!(watcher(api, config));
     let mut failures = 0_u32;
+    let mut unread = Unread::default();
     while let Some(event) = events.next().await {
         let held = scope.clock.hold();
         match event {
             Ok(event) => {
                 failures = 0;
-                store.apply(event);
+                take_in(event, &store, &mut unread);
             }
             // the next poll begins anew
             Err(error) => {
@@ -57,6 +59,37 @@ pub(crate) async fn follow<V: View>(scope: Scope, label: Option<&str>, store: St
                 drop(held);
                 pause.await;
             }
+        }
+    }
+}
+
+/// What cannot be read is not there for controllers, and no reason to do without the others.
+fn take_in<V: View>(event: Event<Attempt<V::Object>>, store: &Store<V>, unread: &mut Unread) {
+    let mut tried = |object: Attempt<V::Object>| match object {
+        Attempt::Read(object) => {
+            unread.forget(object.meta());
+            Ok(object)
+        }
+        Attempt::Failed(object) => {
+            unread.tell(&V::Object::kind(&()), &object);
+            Err(object)
+        }
+    };
+    match event {
+        Event::Init => store.apply(Event::Init),
+        Event::InitDone => store.apply(Event::InitDone),
+        Event::InitApply(object) => {
+            if let Ok(object) = tried(object) {
+                store.apply(Event::InitApply(object));
+            }
+        }
+        Event::Apply(object) => match tried(object) {
+            Ok(object) => store.apply(Event::Apply(object)),
+            Err(object) => store.lose((*object).into()),
+        },
+        Event::Delete(object) => {
+            unread.forget(object.meta());
+            store.lose(object.meta().clone().into());
         }
     }
 }

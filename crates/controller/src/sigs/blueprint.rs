@@ -2,9 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use api::sigs::{
-    shared::{Blueprint, NetworkPolicyManagement, PodMetadata},
-    v1beta1::SandboxTemplateSpec,
+use api::{
+    open::known,
+    sigs::{
+        shared::{Blueprint, NetworkPolicyManagement, PodMetadata},
+        v1beta1::SandboxTemplateSpec,
+    },
 };
 use serde_json::{Value, json};
 
@@ -20,7 +23,8 @@ pub fn secured(template: &SandboxTemplateSpec) -> Blueprint {
         spec["automountServiceAccountToken"] = json!(false);
     }
     let policies = &template.policies;
-    let is_managed = policies.network_policy_management != Some(NetworkPolicyManagement::Unmanaged);
+    let is_managed =
+        known(&policies.network_policy_management) != Some(NetworkPolicyManagement::Unmanaged);
     let has_dns = !is_unset(&spec, "dnsPolicy") && spec["dnsPolicy"] != json!("");
     if is_managed && policies.network_policy.is_none() && !has_dns {
         spec["dnsPolicy"] = json!("None");

@@ -35,6 +35,14 @@ pub const FENCE: &str = "sandbar.dev/update";
 pub const FOR_ROLLOUT: &str = "sandbar.dev/for-rollout";
 /// Annotation of a claim that narrows the policy of its pool.
 pub const CLAIM_POLICY: &str = "sandbar.dev/claim-policy";
+/// Annotation of a claim and of its sandbox: the revision that it got.
+pub const REVISION: &str = "sandbar.dev/revision";
+/// The same: its pool wanted another revision by then, if it says `true`.
+pub const STALE: &str = "sandbar.dev/stale";
+/// Annotation of a pool whose claims may not do that, if it says `false`.
+pub const CLAIM_OVERRIDES: &str = "sandbar.dev/claim-overrides";
+/// Annotation of a pool: revisions that were rolled back as bad, set apart by commas. Nobody gets one of their members.
+pub const RETIRED: &str = "sandbar.dev/retired-revisions";
 /// Annotation of a pod that says what an update in place found and wants.
 pub const POD_UPDATE: &str = "sandbar.dev/pod-update";
 /// Label of stored revisions: the hash of their pool's name.

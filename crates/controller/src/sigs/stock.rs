@@ -193,7 +193,7 @@ impl Stock {
         let rules = Rules {
             strategy: &settings.strategy,
             min_ready: settings.min_ready,
-            overrides: true,
+            overrides: pool.lets_claims_choose(),
         };
         let uid = Uid::from(&*pool.meta.uid);
         loop {
@@ -354,7 +354,7 @@ impl Shelves {
                 let older = Older {
                     revision: revision.clone(),
                     difference,
-                    retired: false,
+                    retired: pool.retired().any(|retired| retired == revision.as_str()),
                 };
                 (newest, older)
             })

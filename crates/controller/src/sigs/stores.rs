@@ -21,6 +21,7 @@ use super::{
 };
 use crate::{
     clock::Clock,
+    conditions::{self, READY},
     meta::{Key, Meta},
     metrics::Metrics,
     queue::Queue,
@@ -284,10 +285,12 @@ fn tell_of_pool(queues: &Queues, claims: &Store<Claim>, change: &Change<'_, Pool
     }
 }
 
-/// The claims of a pool that have got nothing yet.
+/// The claims of a pool that have got nothing yet, or not what they ask for.
 fn add_claims(queues: &Queues, claims: &Store<Claim>, pool: &Key) {
     for claim in claims.all() {
-        if claim.sandbox().is_none() && !claim.meta.is_deleting && claim.pool() == *pool {
+        let is_ready = conditions::is_true(claim.status.conditions.as_ref(), READY);
+        let is_served = claim.sandbox().is_some() && is_ready;
+        if !is_served && !claim.meta.is_deleting && claim.pool() == *pool {
             queues.claims.add(claim.meta.key.clone());
         }
     }

@@ -19,7 +19,7 @@ use crate::{
     wire::{Fate, Progress, Sent, Wire},
 };
 
-async fn stage_on(wire: &Wire, theatre: &Theatre) -> Stage {
+pub(crate) async fn stage_on(wire: &Wire, theatre: &Theatre) -> Stage {
     let stage = Stage::new(theatre, "late", Faults::none()).await;
     let stage = stage.with_wire(|server| wire.to(server));
     stage.restart();
@@ -35,7 +35,7 @@ async fn claim(stage: &Stage) -> SandboxClaim {
     claim_from(stage, "mine", "pool").await
 }
 
-async fn claim_from(stage: &Stage, name: &str, pool: &str) -> SandboxClaim {
+pub(crate) async fn claim_from(stage: &Stage, name: &str, pool: &str) -> SandboxClaim {
     let claim = json!({
         "apiVersion": "extensions.agents.x-k8s.io/v1beta1", "kind": "SandboxClaim",
         "metadata": {"name": name}, "spec": {"warmPoolRef": {"name": pool}},
@@ -48,7 +48,7 @@ async fn given(stage: &Stage) -> Option<String> {
     given_to(stage, "mine").await
 }
 
-async fn given_to(stage: &Stage, name: &str) -> Option<String> {
+pub(crate) async fn given_to(stage: &Stage, name: &str) -> Option<String> {
     let claim: SandboxClaim = stage.api().get(name).await.unwrap();
     claim.status?.sandbox?.name
 }

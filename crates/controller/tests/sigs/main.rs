@@ -2,13 +2,18 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod chronicle;
 mod fallbacks;
 mod guards;
 mod late;
 mod lean;
+mod long_names;
 #[path = "../support/clock.rs"]
 mod moved;
+mod newer;
+mod newest;
 mod rivals;
+mod rolling;
 mod scenarios;
 mod stage;
 mod wire;
@@ -20,7 +25,7 @@ use api::crds::Schemas;
 use futures::{FutureExt as _, StreamExt as _, stream};
 use local::fault::{Fault, Faults, points};
 
-use stage::{Stage, Theatre};
+use stage::Theatre;
 
 /// Scenarios at a time. They wait more than they work; of more, each would take too long for its own patience.
 const AT_A_TIME: usize = 16;
@@ -40,7 +45,7 @@ async fn every_scenario_ends_as_it_says_with_lean_schemas() {
 
 async fn play_all(theatre: &Theatre) {
     for (name, scenario) in scenarios::ALL {
-        let stage = Stage::new(theatre, name, Faults::none()).await;
+        let stage = scenarios::stage(theatre, name, Faults::none()).await;
         stage.play(*scenario).await;
     }
 }
@@ -60,7 +65,7 @@ async fn no_single_fault_changes_the_end_of_any_scenario() {
     let faults = [&Fault::SUDDEN[..], &LASTING].concat();
     let runs = all.map(async |(first, (name, scenario))| {
         let report = points(&faults, first, stride, async |faults: Faults| {
-            let stage = Stage::new(&theatre, name, faults).await;
+            let stage = scenarios::stage(&theatre, name, faults).await;
             stage.play(*scenario).await;
         });
         // the others go on, so that one run tells of all that fail

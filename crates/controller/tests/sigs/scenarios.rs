@@ -1,18 +1,34 @@
 //! What becomes of sandboxes, pools and claims. Each scenario ends in a state that no fault on the way may change.
 
 mod belongings;
+pub(crate) mod broken;
 mod claims;
 mod in_place;
+mod inherited;
 mod life;
+mod overlap;
+mod policies;
 pub(crate) mod pools;
+mod quota;
 pub(crate) mod rollouts;
+mod switches;
 mod takeover;
 mod templates;
 mod together;
 
 use futures::FutureExt as _;
+use local::fault::Faults;
 
-use crate::stage::Scenario;
+use crate::stage::{Scenario, Stage, Theatre};
+
+/// The stage of a scenario, with what stands between its controllers and the server.
+pub(crate) async fn stage(theatre: &Theatre, name: &str, faults: Faults) -> Stage {
+    let stage = Stage::new(theatre, name, faults).await;
+    match name.starts_with("quota::") {
+        true => stage.with_wire(quota::limited),
+        false => stage,
+    }
+}
 
 macro_rules! title {
     ($group:ident $name:ident) => {
@@ -29,12 +45,12 @@ macro_rules! scenarios {
             use futures::FutureExt as _;
             use local::fault::Faults;
 
-            use crate::stage::{Stage, Theatre};
+            use crate::stage::Theatre;
 
             $(#[tokio::test(flavor = "multi_thread")]
             async fn $name() {
                 let theatre = Theatre::open().await;
-                let stage = Stage::new(&theatre, title!($group $name), Faults::none()).await;
+                let stage = super::stage(&theatre, title!($group $name), Faults::none()).await;
                 stage.play(|stage| super::$group::$name(stage).boxed_local()).await;
             })*
         }
@@ -72,17 +88,38 @@ scenarios![
     rollouts::a_broken_template_stops_the_rollout_until_it_is_mended,
     rollouts::a_partition_keeps_members_back,
     rollouts::going_back_raises_the_old_revision,
+    rollouts::a_retired_revision_that_is_wanted_again_is_one_like_any_other,
     rollouts::the_history_keeps_what_is_used_and_ten_others,
+    broken::a_rollout_to_pods_that_end_stops_and_tries_seldom,
+    broken::a_pool_of_pods_that_end_says_so_and_fills_up_when_it_is_mended,
+    broken::pods_that_the_server_refuses_stop_the_rollout_in_its_words,
+    broken::containers_that_crash_stop_the_rollout,
+    broken::pods_without_room_are_told_and_the_rollout_takes_out_what_it_may,
+    quota::a_rollout_goes_on_without_surge_whose_pods_are_refused,
+    quota::a_rollout_goes_on_without_surge_that_is_refused,
+    quota::surge_is_used_when_the_quota_leaves_room,
     together::a_pool_fills_up_again_after_claims,
     together::a_burst_that_is_larger_than_the_pool_is_served,
     together::a_rolling_update_goes_through_while_claims_come,
     together::idle_members_change_in_place_and_claimed_ones_do_not,
     together::a_new_controller_finds_everything_as_the_old_one_left_it,
     takeover::members_of_the_reference_are_kept_under_every_strategy,
+    policies::who_requires_the_newest_never_gets_an_old_member,
+    policies::who_drains_the_old_gets_them_first,
+    policies::who_prefers_the_newest_gets_it_first,
+    policies::nobody_gets_an_old_member_under_recreate,
+    switches::an_equal_template_comes_to_members_in_place,
+    switches::another_template_is_rolled_out,
+    overlap::two_controllers_at_a_time_fill_a_pool_and_serve_claims,
+    overlap::two_controllers_at_a_time_roll_a_pool_while_claims_come,
+    overlap::two_controllers_at_a_time_change_members_in_place,
+    inherited::what_the_reference_left_is_left_alone,
+    inherited::adoptions_that_the_reference_began_are_completed,
     in_place::a_new_image_comes_into_the_running_pod,
     in_place::new_sizes_come_into_the_running_pod,
     in_place::an_image_and_sizes_change_together,
     in_place::new_metadata_is_an_update_too,
+    in_place::a_pod_behind_a_gate_is_not_ready_while_it_changes,
     in_place::the_last_of_two_edits_counts,
     in_place::a_pod_is_left_alone_without_a_fence,
     in_place::what_a_running_pod_cannot_take_is_told,
@@ -95,6 +132,7 @@ scenarios![
     templates::a_policy_that_somebody_changes_is_mended,
     templates::a_foreign_policy_is_left_alone_until_it_is_gone,
     templates::rules_that_the_server_refuses_are_told_and_mended,
+    templates::metadata_that_is_reserved_is_told,
     templates::a_deleted_template_takes_its_policy_along,
     claims::a_claim_takes_a_member,
     claims::a_claim_on_an_empty_pool_starts_a_sandbox,
@@ -103,6 +141,8 @@ scenarios![
     claims::claims_get_different_members,
     claims::a_claim_waits_for_its_pool_and_its_template,
     claims::bad_metadata_is_refused_until_it_is_mended,
+    claims::metadata_that_cannot_be_kept_in_step_is_told_until_it_can,
+    claims::a_claim_that_the_reference_started_cold_costs_nothing,
     claims::an_expired_claim_is_retained_and_can_come_back,
     claims::an_expired_claim_is_deleted,
     claims::an_expired_claim_is_deleted_last,

@@ -1,6 +1,9 @@
 //! An embedded cluster with a hollow node, and on it a namespace with a controller of its own.
 
+mod objects;
+
 use std::{
+    collections::BTreeSet,
     fmt::Debug,
     sync::{
         Mutex,
@@ -11,44 +14,50 @@ use std::{
 
 use api::{
     crds::{Conversion, Family, Schemas, Versions},
-    sigs::v1beta1::{Sandbox, SandboxClaim, SandboxStatus},
+    sigs::v1beta1::{Sandbox, SandboxClaim},
 };
 use controller::{
     sigs::{self, Options},
     trace::Traces,
 };
 use futures::future::LocalBoxFuture;
-use json_patch::merge;
 use k8s_openapi::{
-    NamespaceResourceScope,
-    api::core::v1::{Namespace, Pod, ServiceAccount},
+    api::core::v1::{Namespace, ServiceAccount},
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
-    apimachinery::pkg::apis::meta::v1::Condition,
+    apimachinery::pkg::api::resource::Quantity,
     jiff::Timestamp,
 };
 use kube::{
-    Api, Client, Resource,
-    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+    Api, Client,
+    api::{ListParams, PostParams},
 };
 use local::{
     Cluster, clock,
     fault::{Fault, Faults},
     hollow::{self, Failure, Target},
 };
-use serde::{Serialize, de::DeserializeOwned};
-use serde_json::{Value, json};
 use tokio::task::JoinHandle;
+
+use crate::{
+    chronicle::{Allowance, Chronicle},
+    wire::Answers,
+};
+
+pub(crate) use objects::{condition, pool, reason, sandbox, template};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 /// The longest that a controller waits before it tries again; longer waits are the scenario's to pass.
 const SHORT: Duration = Duration::from_secs(60);
+
+/// What a request that was let go takes to arrive, at most. One that its controller has given up never does.
+const ARRIVAL: Duration = Duration::from_secs(5);
 
 const AGES: Duration = Duration::from_secs(1_000_000_000);
 
 /// What many runs share.
 pub(crate) struct Theatre {
     cluster: Cluster,
-    _hollow: hollow::Hollow,
+    pub(crate) hollow: hollow::Hollow,
     stages: AtomicUsize,
 }
 
@@ -58,11 +67,16 @@ impl Theatre {
     }
 
     pub(crate) async fn with(schemas: Schemas) -> Self {
+        Self::defined_by(definitions(schemas)).await
+    }
+
+    pub(crate) async fn defined_by(crds: Vec<CustomResourceDefinition>) -> Self {
         let cluster = Cluster::open(local::Options::ephemeral()).await.unwrap();
         let client = cluster.client();
-        let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
-        for crd in definitions(schemas) {
-            crds.create(&PostParams::default(), &crd).await.unwrap();
+        let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+        for crd in crds {
+            let created = definitions.create(&PostParams::default(), &crd).await;
+            created.unwrap();
         }
         let sandboxes: Api<Sandbox> = Api::all(client.clone());
         let start = Instant::now();
@@ -70,19 +84,22 @@ impl Theatre {
             assert!(start.elapsed() < PATIENCE, "sandboxes are never served");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        let options = hollow::Options::default();
+        let mut options = hollow::Options::default();
+        // a theatre is not swept: all faults of all scenarios leave more pods behind than a node has by default
+        let room = Quantity("10000000".to_owned());
+        options.capacity.insert("pods".to_owned(), room);
         let hollow = hollow::Hollow::start(client, clock::Clock::system(), options);
         hollow.fail(Target::Image("missing*".to_owned()), Failure::Pull);
         hollow.fail(Target::Image("crashing*".to_owned()), Failure::Crash);
         Self {
-            _hollow: hollow,
+            hollow,
             cluster,
             stages: AtomicUsize::new(0),
         }
     }
 }
 
-fn definitions(schemas: Schemas) -> Vec<CustomResourceDefinition> {
+pub(crate) fn definitions(schemas: Schemas) -> Vec<CustomResourceDefinition> {
     let family = [Family::Sigs];
     schemas.of(api::crds::render(&family, Versions::V1beta1, Conversion::None).unwrap())
 }
@@ -103,11 +120,22 @@ pub(crate) struct Stage {
     wire: Client,
     name: String,
     faults: Faults,
+    /// What came of the requests of the controller that faults strike.
+    answers: Answers,
     /// What the controller that comes after a dead one does.
     survivor: Faults,
     extensions: bool,
+    ready_grace: Duration,
+    claims: sigs::claim::Options,
     traces: Traces,
     controller: Mutex<Option<JoinHandle<()>>>,
+    /// One that acts beside it and believes to be the only one, too.
+    rival: Mutex<Option<JoinHandle<()>>>,
+    /// How many there are at most at a time.
+    leaders: AtomicUsize,
+    chronicle: Chronicle,
+    /// The names of what the scenario itself has deleted.
+    deleted: Mutex<BTreeSet<String>>,
 }
 
 impl Stage {
@@ -132,6 +160,7 @@ impl Stage {
             );
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
+        let chronicle = Chronicle::begin(&client, &namespace).await;
         Self {
             wire: client.clone(),
             client,
@@ -139,10 +168,18 @@ impl Stage {
             clock: clock::Clock::manual(start_of_play()),
             name: name.to_owned(),
             faults,
+            answers: Answers::default(),
             survivor: Faults::none(),
             extensions: true,
+            // the cluster's time stands still beside ours, and everything on it grows old quickly
+            ready_grace: AGES,
+            claims: sigs::claim::Options::default(),
             traces: Traces::default(),
             controller: Mutex::new(None),
+            rival: Mutex::new(None),
+            leaders: AtomicUsize::new(1),
+            chronicle,
+            deleted: Mutex::default(),
         }
     }
 
@@ -152,6 +189,17 @@ impl Stage {
             extensions: false,
             ..self
         }
+    }
+
+    pub(crate) fn with_ready_grace(self, ready_grace: Duration) -> Self {
+        Self {
+            ready_grace,
+            ..self
+        }
+    }
+
+    pub(crate) fn with_claims(self, claims: sigs::claim::Options) -> Self {
+        Self { claims, ..self }
     }
 
     pub(crate) fn with_traces(self, traces: Traces) -> Self {
@@ -165,18 +213,21 @@ impl Stage {
         }
     }
 
-    fn start(&self, faults: &Faults) {
-        if let Some(old) = self.replace(faults) {
-            old.abort();
-        }
+    fn replace(&self, client: Client) -> Option<JoinHandle<()>> {
+        let task = self.run(client);
+        self.controller.lock().unwrap().replace(task)
     }
 
-    fn replace(&self, faults: &Faults) -> Option<JoinHandle<()>> {
+    /// The client of a controller that no fault strikes.
+    fn unharmed(&self) -> Client {
+        self.survivor.client(self.wire.clone())
+    }
+
+    fn run(&self, client: Client) -> JoinHandle<()> {
         let options = Options {
             namespace: Some(self.namespace.clone()),
             pool: sigs::pool::Options {
-                // the cluster's time stands still beside ours, and everything on it grows old quickly
-                ready_grace: AGES,
+                ready_grace: self.ready_grace,
                 // those about claims make the members themselves
                 at_a_time: if self.name.starts_with("claims::") {
                     0
@@ -186,29 +237,69 @@ impl Stage {
                 ..sigs::pool::Options::default()
             },
             extensions: self.extensions,
+            claim: self.claims.clone(),
             traces: self.traces.clone(),
             ..Options::default()
         };
-        let client = faults.client(self.wire.clone());
         let clock = crate::moved::of(&self.clock);
-        let task = tokio::spawn(sigs::run(client, clock, options));
-        self.controller.lock().unwrap().replace(task)
+        tokio::spawn(sigs::run(client, clock, options))
+    }
+
+    /// Those about a cluster that others ran until now begin without a controller.
+    fn has_prologue(&self) -> bool {
+        self.name.starts_with("inherited::")
+    }
+
+    /// The prologue is over.
+    pub(crate) fn begin(&self) {
+        let wire = self.answers.counted(self.wire.clone());
+        if let Some(old) = self.replace(self.faults.client(wire)) {
+            old.abort();
+        }
+    }
+
+    /// Another controller acts at the same time, and no fault strikes it.
+    pub(crate) fn double(&self) {
+        self.leaders.store(2, Ordering::Relaxed);
+        let rival = self.run(self.unharmed());
+        if let Some(old) = self.rival.lock().unwrap().replace(rival) {
+            old.abort();
+        }
+    }
+
+    /// There is one controller again.
+    pub(crate) fn undouble(&self) {
+        if let Some(rival) = self.rival.lock().unwrap().take() {
+            rival.abort();
+        }
     }
 
     /// The controller ends, and another one takes its place.
     pub(crate) fn restart(&self) {
-        self.start(&self.survivor);
+        if let Some(old) = self.replace(self.unharmed()) {
+            old.abort();
+        }
     }
 
     /// The controller is replaced. What one that hangs had on the wire arrives when the next has begun.
     async fn succeed(&self) {
-        let old = self.replace(&self.survivor);
+        let old = self.replace(self.unharmed());
         while self.survivor.points().len() < self.first_look() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        self.faults.release();
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        if self.was_held() {
+            self.faults.release();
+            self.until_all_is_answered().await;
+        }
         old.inspect(JoinHandle::abort);
+    }
+
+    /// Nothing that was sent is on its way any more.
+    async fn until_all_is_answered(&self) {
+        let give_up = Instant::now() + ARRIVAL;
+        while self.answers.count() < self.faults.points().len() && Instant::now() < give_up {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
     }
 
     /// Whether a request arrives late, when its controller has been replaced.
@@ -224,7 +315,9 @@ impl Stage {
 
     /// Plays the scenario with a controller, and with another one after it if it dies.
     pub(crate) async fn play(&self, scenario: Scenario) {
-        self.start(&self.faults);
+        if !self.has_prologue() {
+            self.begin();
+        }
         let succession = async {
             self.faults.stopped().await;
             self.succeed().await;
@@ -234,6 +327,7 @@ impl Stage {
             scenario(self).await;
             self.is_quiet().await;
             self.claims_have_one_sandbox_each().await;
+            self.nothing_was_ever_wrong().await;
         };
         tokio::select! {
             () = whole => {}
@@ -242,14 +336,33 @@ impl Stage {
         if let Some(task) = self.controller.lock().unwrap().take() {
             task.abort();
         }
+        self.undouble();
     }
 
     pub(crate) fn writes(&self) -> usize {
-        [&self.faults, &self.survivor]
-            .into_iter()
-            .flat_map(Faults::points)
-            .filter(|point| point.method != http::Method::GET)
+        self.written().len()
+    }
+
+    /// How many objects of a kind the controllers have asked for.
+    pub(crate) fn posts(&self, resource: &str) -> usize {
+        let post = format!("POST {resource}");
+        self.written()
+            .iter()
+            .filter(|write| **write == post)
             .count()
+    }
+
+    /// What was asked of the server to be written, as the method and what follows the namespace in the path.
+    pub(crate) fn written(&self) -> Vec<String> {
+        let points = [&self.faults, &self.survivor].into_iter();
+        let points = points.flat_map(Faults::points);
+        let writes = points.filter(|point| point.method != http::Method::GET);
+        let place = format!("/namespaces/{}/", self.namespace);
+        let told = writes.map(|point| {
+            let (_, what) = point.path.split_once(&place).unwrap_or_default();
+            format!("{} {what}", point.method)
+        });
+        told.collect()
     }
 
     /// Nothing is written any more, neither now nor when time passes. On a busy machine something may still be on its way
@@ -322,6 +435,26 @@ impl Stage {
         }
     }
 
+    pub(crate) async fn violations(&self, allowance: &Allowance) -> Vec<String> {
+        self.chronicle.violations(allowance).await
+    }
+
+    /// No state on the way broke what must always hold.
+    async fn nothing_was_ever_wrong(&self) {
+        // what a former leader had on the wire comes on top of what the next one does
+        let late = usize::from(self.was_held());
+        let allowance = Allowance {
+            deleted: self.deleted.lock().unwrap().clone(),
+            leaders: self.leaders.load(Ordering::Relaxed) + late,
+        };
+        let wrong = self.violations(&allowance).await;
+        assert!(
+            wrong.is_empty(),
+            "{}\n{wrong:#?}",
+            self.story("wrong on the way")
+        );
+    }
+
     pub(crate) fn story(&self, what: &str) -> String {
         let points = [&self.faults, &self.survivor].map(|faults| {
             let points = faults.points().into_iter();
@@ -388,163 +521,4 @@ impl Stage {
             pause = (pause * 2).min(Duration::from_millis(16));
         }
     }
-
-    pub(crate) fn api<K>(&self) -> Api<K>
-    where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
-    {
-        Api::namespaced(self.client.clone(), &self.namespace)
-    }
-
-    pub(crate) async fn create<K>(&self, object: Value) -> K
-    where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-            + Clone
-            + Debug
-            + Serialize
-            + DeserializeOwned,
-    {
-        let object = serde_json::from_value(object).unwrap();
-        let created = self.api().create(&PostParams::default(), &object).await;
-        created.unwrap()
-    }
-
-    pub(crate) async fn patch<K>(&self, name: &str, patch: Value) -> K
-    where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-            + Clone
-            + Debug
-            + DeserializeOwned,
-    {
-        let params = PatchParams::default();
-        let patched = self.api().patch(name, &params, &Patch::Merge(patch)).await;
-        patched.unwrap()
-    }
-
-    /// Gives the whole theatre other definitions; the server follows soon after.
-    pub(crate) async fn define(&self, schemas: Schemas) {
-        let crds: Api<CustomResourceDefinition> = Api::all(self.client.clone());
-        for crd in definitions(schemas) {
-            let patch = Patch::Merge(json!({"spec": {"versions": crd.spec.versions}}));
-            let (name, params) = (crd.metadata.name.unwrap(), PatchParams::default());
-            crds.patch(&name, &params, &patch).await.unwrap();
-        }
-    }
-
-    pub(crate) async fn delete<K>(&self, name: &str)
-    where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-            + Clone
-            + Debug
-            + DeserializeOwned,
-    {
-        let api: Api<K> = self.api();
-        drop(api.delete(name, &DeleteParams::default()).await.unwrap());
-    }
-
-    pub(crate) async fn list<K>(&self) -> Vec<K>
-    where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-            + Clone
-            + Debug
-            + DeserializeOwned,
-    {
-        let all = self.api().list(&ListParams::default()).await;
-        all.unwrap().items
-    }
-
-    /// The pods, of which there is never more than one that is not going.
-    pub(crate) async fn pods(&self) -> Vec<Pod> {
-        let pods: Vec<Pod> = self.list().await;
-        let staying = pods
-            .iter()
-            .filter(|pod| pod.metadata.deletion_timestamp.is_none());
-        assert!(staying.count() <= 1, "{}", self.story("two pods"));
-        pods
-    }
-
-    pub(crate) async fn sandbox(&self) -> Sandbox {
-        self.api().get("box").await.unwrap()
-    }
-
-    pub(crate) async fn status(&self) -> SandboxStatus {
-        self.sandbox().await.status.unwrap_or_default()
-    }
-
-    /// Waits until the sandbox says this of its readiness.
-    pub(crate) async fn until_ready_is(
-        &self,
-        status: &str,
-        reason: &str,
-        message: &str,
-    ) -> SandboxStatus {
-        let says = |seen: &SandboxStatus| {
-            condition(seen, "Ready").is_some_and(|ready| {
-                (&*ready.status, &*ready.reason, &*ready.message) == (status, reason, message)
-            })
-        };
-        let observe = async || {
-            self.pods().await;
-            self.status().await
-        };
-        self.until(&format!("Ready {status} {reason} {message}"), observe, says)
-            .await
-    }
-
-    pub(crate) async fn until_ready(&self) -> SandboxStatus {
-        self.until_ready_is("True", "DependenciesReady", "Pod is Ready")
-            .await
-    }
-}
-
-pub(crate) fn condition<'a>(status: &'a SandboxStatus, kind: &str) -> Option<&'a Condition> {
-    let mut all = status.conditions.iter().flatten();
-    all.find(|condition| condition.type_ == kind)
-}
-
-pub(crate) fn reason<'a>(status: &'a SandboxStatus, kind: &str) -> Option<&'a str> {
-    condition(status, kind).map(|condition| condition.reason.as_str())
-}
-
-/// A template of this name with one container of this image.
-pub(crate) fn template(name: &str, image: &str, spec: Value) -> Value {
-    let mut object = json!({
-        "apiVersion": "extensions.agents.x-k8s.io/v1beta1",
-        "kind": "SandboxTemplate",
-        "metadata": {"name": name},
-        "spec": {"podTemplate": {"spec": {"containers": [{"name": "main", "image": image}]}}},
-    });
-    merge(&mut object["spec"], &spec);
-    object
-}
-
-/// A pool called `pool` of so many members made from the template `one`.
-pub(crate) fn pool(replicas: u32, spec: Value) -> Value {
-    let mut object = json!({
-        "apiVersion": "extensions.agents.x-k8s.io/v1beta1",
-        "kind": "SandboxWarmPool",
-        "metadata": {"name": "pool"},
-        "spec": {"replicas": replicas, "sandboxTemplateRef": {"name": "one"}},
-    });
-    merge(&mut object["spec"], &spec);
-    object
-}
-
-/// A sandbox called `box` with one container that listens.
-pub(crate) fn sandbox(spec: Value) -> Value {
-    let mut object = json!({
-        "apiVersion": "agents.x-k8s.io/v1beta1",
-        "kind": "Sandbox",
-        "metadata": {"name": "box"},
-        "spec": {
-            "podTemplate": {
-                "metadata": {"labels": {"app": "agent"}, "annotations": {"team": "one"}},
-                "spec": {"containers": [{
-                    "name": "main", "image": "app:1", "ports": [{"containerPort": 8080}],
-                }]},
-            },
-        },
-    });
-    merge(&mut object["spec"], &spec);
-    object
 }

@@ -1,6 +1,9 @@
 //! A wire between the controllers and the server on which a request is late, an answer is lost, or a watch falls silent.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicUsize, Ordering},
+};
 
 use futures::StreamExt as _;
 use http::{Method, Request, Response};
@@ -189,4 +192,28 @@ impl Wire {
 
 fn watches(uri: &str, resource: &str) -> bool {
     uri.contains("watch=true") && uri.contains(&format!("/{resource}?"))
+}
+
+/// How many requests the server has answered.
+#[derive(Clone, Default)]
+pub(crate) struct Answers(Arc<AtomicUsize>);
+
+impl Answers {
+    pub(crate) fn counted(&self, server: Client) -> Client {
+        let namespace = server.default_namespace().to_owned();
+        let answers = self.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let (server, answers) = (server.clone(), answers.clone());
+            async move {
+                let answer = server.send(request).await;
+                answers.0.fetch_add(1, Ordering::Relaxed);
+                answer
+            }
+        });
+        Client::new(service, namespace)
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
 }

@@ -6,8 +6,12 @@ use std::{
 };
 
 use api::sigs::v1beta1::{Sandbox, SandboxClaim, SandboxTemplate, SandboxWarmPool};
-use controller::trace::{Headers, Tracer, Traces};
+use controller::{
+    sigs::claim::Options,
+    trace::{Headers, Tracer, Traces},
+};
 use futures::FutureExt as _;
+use k8s_openapi::api::events::v1::Event;
 use kube::ResourceExt as _;
 use local::fault::Faults;
 use serde_json::{Value, json};
@@ -134,6 +138,16 @@ async fn eight_writes(stage: &Stage) {
     assert_eq!(writes, 8, "{}", stage.story("too many writes"));
 }
 
+async fn six_writes(stage: &Stage) {
+    // bind, status of the claim, labels of the pod; sandbox, pod, status of the refill
+    let writes = from_stock_to_stock(stage).await;
+    assert_eq!(writes, 6, "{}", stage.story("too many writes"));
+    let claim = stage.list::<SandboxClaim>().await.remove(0);
+    assert_eq!(claim.annotations().len(), 0, "{:?}", claim.annotations());
+    assert_eq!(stage.list::<Event>().await, []);
+    assert!(claim.status.unwrap().sandbox.is_some());
+}
+
 /// Every pass is a trace of its own, unless it is told of another.
 struct Numbered(AtomicUsize);
 
@@ -174,6 +188,18 @@ async fn a_claim_and_its_refill_cost_eight_writes() {
     let theatre = Theatre::open().await;
     let stage = Stage::new(&theatre, "claimed", Faults::none()).await;
     stage.play(|stage| eight_writes(stage).boxed_local()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_events_and_stamps_a_claim_and_its_refill_cost_six_writes() {
+    let theatre = Theatre::open().await;
+    let stage = Stage::new(&theatre, "bare", Faults::none()).await;
+    let stage = stage.with_claims(Options {
+        without_events: true,
+        without_stamps: true,
+        ..Options::default()
+    });
+    stage.play(|stage| six_writes(stage).boxed_local()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -8,7 +8,10 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use api::sigs::shared::{ClaimShutdownPolicy, SandboxClaimStatus};
+use api::{
+    open::known,
+    sigs::shared::{ClaimShutdownPolicy, SandboxClaimStatus},
+};
 use engine::{
     claim::Refusal,
     expiry::{self, ClaimEffect, ClaimPolicy, Expiry},
@@ -33,6 +36,7 @@ use crate::{
     sigs::{
         pool::{
             member::{target, time},
+            settings::policy,
             view::Pool,
         },
         sandbox::{decide::Look, view::Sandbox},
@@ -58,6 +62,8 @@ pub struct World<'a> {
     pub template: Look<Template>,
     /// The template has been looked at past the cache.
     pub is_template_fresh: bool,
+    /// The pool or the template may have been edited before the claim was made, and nobody has heard of it.
+    pub is_behind: bool,
     /// A network policy of its own that an older controller made for the claim.
     pub policy: Option<Meta>,
     /// What the stock had to give.
@@ -98,6 +104,8 @@ pub enum Act {
     /// Look past the cache.
     ReadPool,
     ReadTemplate,
+    /// Read both, so that every edit before the claim is known.
+    CatchUp,
     ReadSandbox(String),
     /// Ask the stock.
     Choose(Option<Policy>),
@@ -105,8 +113,8 @@ pub enum Act {
     Bind(Arc<Sandbox>, Value),
     Create(Value),
     Status(Value),
-    /// Say that the claim is over.
-    Expire(Value),
+    /// A status that is news.
+    Announce(Value, News),
     /// A sandbox that the claim has too much.
     Drop(Meta),
     DeleteSandbox(Meta),
@@ -161,7 +169,7 @@ impl World<'_> {
                 .map(|at| SystemTime::from(at.0)),
             ttl_after_finished: ttl
                 .map(|seconds| Duration::from_secs(u64::try_from(seconds).unwrap_or_default())),
-            policy: match lifecycle.shutdown_policy {
+            policy: match known(&lifecycle.shutdown_policy) {
                 Some(ClaimShutdownPolicy::Delete) => ClaimPolicy::Delete,
                 Some(ClaimShutdownPolicy::DeleteForeground) => ClaimPolicy::DeleteForeground,
                 Some(ClaimShutdownPolicy::Retain) | None => ClaimPolicy::Retain,
@@ -207,7 +215,10 @@ impl World<'_> {
     fn expire(&self, end: End<'_>) -> ControlFlow<Act> {
         let new = status::expired(self.claim, end, self.now);
         match status::patch(&self.claim.status, &new) {
-            Some(patch) if end == End::Begun => Break(Act::Expire(patch)),
+            Some(patch) if end == End::Begun => Break(Act::Announce(
+                patch,
+                status::news_of_end(self.claim, "Claim Expired"),
+            )),
             Some(patch) => Break(Act::Status(patch)),
             None => Continue(()),
         }
@@ -237,8 +248,21 @@ impl World<'_> {
     fn fail(&self, problem: &Problem) -> ControlFlow<Act, Next> {
         let named = self.claim.sandbox();
         let has_lost = named.is_some_and(|name| matches!(self.sandboxes.look(name), Look::Missing));
-        self.write(&status::troubled(self.claim, problem, has_lost, self.now))?;
-        Continue(problem.next)
+        self.refuse(
+            problem,
+            &status::troubled(self.claim, problem, has_lost, self.now),
+        )
+    }
+
+    /// Who fails fast reads the status, so that the event comes after it.
+    fn refuse(&self, problem: &Problem, status: &SandboxClaimStatus) -> ControlFlow<Act, Next> {
+        match status::patch(&self.claim.status, status) {
+            Some(patch) if problem.is_news(self.claim) => {
+                Break(Act::Announce(patch, problem.news(self.claim)))
+            }
+            Some(patch) => Break(Act::Status(patch)),
+            None => Continue(problem.next),
+        }
     }
 
     fn write(&self, status: &SandboxClaimStatus) -> ControlFlow<Act> {
@@ -250,9 +274,16 @@ impl World<'_> {
 
     /// The answer first; whatever else there is to write, nobody waits for.
     fn keep(&self, sandbox: &Sandbox) -> ControlFlow<Act, Next> {
-        let patch = match metadata::in_step(self.claim, sandbox, self.template.found()) {
+        let in_step = match self.template.found() {
+            None if metadata::is_asked_for(self.claim) => Err(self.lost_template()?),
+            template => metadata::in_step(self.claim, sandbox, template),
+        };
+        let patch = match in_step {
             Ok(patch) => patch,
-            Err(problem) => return self.fail(&problem),
+            Err(problem) => {
+                let status = status::out_of_step(self.claim, sandbox, &problem, self.now);
+                return self.refuse(&problem, &status);
+            }
         };
         self.write(&status::bound(self.claim, sandbox, self.now))?;
         if let Some(surplus) = self.sandboxes.surplus(sandbox).next() {
@@ -269,6 +300,30 @@ impl World<'_> {
         match &self.memory.news {
             Some(news) => Break(Act::Tell(news.clone())),
             None => Continue(Next::Never),
+        }
+    }
+
+    /// Why the metadata that the claim asks for cannot be kept in step, which a cache is not believed.
+    fn lost_template(&self) -> ControlFlow<Act, Problem> {
+        if let Some(trouble) = &self.trouble {
+            return Continue(Problem::error(trouble));
+        }
+        let (missing, is_unknown, read) = match self.pool.found() {
+            None => (
+                Problem::no_pool(self.claim),
+                matches!(self.pool, Look::Unknown),
+                Act::ReadPool,
+            ),
+            Some(pool) => (
+                Problem::no_template(&pool.spec.sandbox_template_ref.name),
+                matches!(self.template, Look::Unknown),
+                Act::ReadTemplate,
+            ),
+        };
+        let problem = Problem::out_of_step(&missing);
+        match is_unknown && !problem.is_told(self.claim) {
+            true => Break(read),
+            false => Continue(problem),
         }
     }
 
@@ -290,6 +345,9 @@ impl World<'_> {
             let problem = Problem::no_pool(self.claim);
             return self.miss(&self.pool, Act::ReadPool, &problem);
         };
+        if self.is_behind && self.must_be_newest(pool) {
+            return Break(Act::CatchUp);
+        }
         let Some(template) = self.template.found() else {
             let problem = Problem::no_template(&pool.spec.sandbox_template_ref.name);
             return self.miss(&self.template, Act::ReadTemplate, &problem);
@@ -320,6 +378,14 @@ impl World<'_> {
                 }
             }
         }
+    }
+
+    /// Whether nobody may be given what an edit before the claim has made old.
+    fn must_be_newest(&self, pool: &Pool) -> bool {
+        let wish = || metadata::wish(self.claim).ok().flatten();
+        pool.recreates()
+            || policy(pool) == Policy::RequireNewest
+            || wish() == Some(Policy::RequireNewest)
     }
 
     /// Clients give up when they read that something does not exist, so that a cache is not believed.

@@ -4,7 +4,7 @@
 //! member, and knows of a write whose answer was lost before the watch does.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{BTreeMap, HashMap},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -26,8 +26,9 @@ pub struct Ledger(Arc<Mutex<Pages>>);
 #[derive(Default)]
 struct Pages {
     claims: HashMap<Box<str>, Memory>,
-    /// By pool, who came first first.
-    waiting: HashMap<Key, VecDeque<Key>>,
+    /// By pool and turn.
+    waiting: HashMap<Key, BTreeMap<u64, Key>>,
+    next_turn: u64,
 }
 
 /// What is remembered of one claim.
@@ -41,9 +42,21 @@ pub struct Memory {
     pub news: Option<News>,
     /// Its pool knows that it came.
     pub is_counted: bool,
+    /// Its place among those who wait. It keeps it also when somebody who has just come takes the member that it was woken
+    /// for.
+    pub turn: Option<u64>,
     /// The trace that it belongs to, whether it says so itself or not.
     pub trace: Option<String>,
+    pub given: Option<Given>,
     pub unsure: Option<Unsure>,
+}
+
+/// What a claim was given from the stock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Given {
+    pub revision: String,
+    /// The pool wanted another one by then.
+    pub is_stale: bool,
 }
 
 /// A sandbox that was asked for, and nobody knows with what success.
@@ -99,12 +112,13 @@ impl Ledger {
         self.pages().claims.remove(claim);
     }
 
-    pub fn wait(&self, pool: &Key, claim: &Key) {
+    pub fn wait(&self, pool: &Key, claim: &Meta) {
         let pages = &mut *self.pages();
-        let queue = pages.waiting.entry(pool.clone()).or_default();
-        if !queue.contains(claim) {
-            queue.push_back(claim.clone());
-        }
+        let memory = pages.claims.entry(claim.uid.clone()).or_default();
+        let turn = *memory.turn.get_or_insert(pages.next_turn);
+        pages.next_turn = pages.next_turn.max(turn + 1);
+        let waiting = pages.waiting.entry(pool.clone()).or_default();
+        waiting.insert(turn, claim.key.clone());
     }
 
     pub fn leave(&self, pool: &Key, claim: &Key) {
@@ -120,7 +134,8 @@ impl Ledger {
             return None;
         }
         let pool = after.meta.key.beside(&after.meta.owner.as_ref()?.name);
-        let first = pages.waiting.get(&pool)?.front()?.clone();
+        let (_, first) = pages.waiting.get(&pool)?.first_key_value()?;
+        let first = first.clone();
         pages.leave(&pool, &first);
         Some(first)
     }
@@ -133,7 +148,7 @@ impl Ledger {
 impl Pages {
     fn leave(&mut self, pool: &Key, claim: &Key) {
         if let Some(queue) = self.waiting.get_mut(pool) {
-            queue.retain(|waiting| waiting != claim);
+            queue.retain(|_, waiting| waiting != claim);
             if queue.is_empty() {
                 self.waiting.remove(pool);
             }

@@ -9,10 +9,16 @@ use api::{
 use engine::member::{Policy, Revision};
 use serde_json::{Map, Value, json};
 
-use super::{ledger::Memory, status::Problem, view::Claim};
+use super::{
+    ledger::{Given, Memory},
+    status::Problem,
+    view::Claim,
+};
 use crate::{
     conditions::{self, READY},
-    sigs::{blueprint, names, sandbox::view::Sandbox, template::view::Template},
+    sigs::{
+        blueprint, names, pool::member::revision, sandbox::view::Sandbox, template::view::Template,
+    },
     trace,
 };
 
@@ -71,6 +77,15 @@ fn no_problems(at: &str, problems: Vec<String>) -> Result<(), String> {
 fn is_within(domain: &str, parent: &str) -> bool {
     let rest = domain.strip_suffix(parent);
     rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+}
+
+/// Whether the claim asks for any metadata.
+pub(super) fn is_asked_for(claim: &Claim) -> bool {
+    let wanted = claim.spec.request.additional_pod_metadata.as_ref();
+    wanted.is_some_and(|wanted| {
+        let maps = [&wanted.labels, &wanted.annotations];
+        maps.into_iter().flatten().any(|map| !map.is_empty())
+    })
 }
 
 /// Which revision the claim wants, where it says so.
@@ -188,7 +203,9 @@ pub(super) fn transfer(
         let hash = json!(&*template.name_hash);
         labels.insert(names::TEMPLATE_REF_HASH.to_owned(), hash);
     }
-    let mut annotations = Map::new();
+    // the labels that say so go, and the history is kept for as long as somebody runs it
+    let revision = json!(revision(sandbox).as_str());
+    let mut annotations = Map::from_iter([(names::REVISION.to_owned(), revision)]);
     if sandbox.meta.annotations.get(names::POD_NAME).is_none() {
         annotations.insert(names::POD_NAME.to_owned(), json!(sandbox.name()));
     }
@@ -200,11 +217,11 @@ pub(super) fn transfer(
     if let Some(trace) = trace {
         annotations.insert(names::TRACE_CONTEXT.to_owned(), json!(trace));
     }
-    let mut metadata = json!({"labels": labels, "ownerReferences": [owner(claim)]});
-    if !annotations.is_empty() {
-        metadata["annotations"] = annotations.into();
-    }
-    let mut patch = json!({"metadata": metadata});
+    let mut patch = json!({"metadata": {
+        "labels": labels,
+        "annotations": annotations,
+        "ownerReferences": [owner(claim)],
+    }});
     if let Some(pod) = pod_patch(claim, sandbox, template)? {
         patch["spec"]["podTemplate"]["metadata"] = pod;
     }
@@ -309,10 +326,8 @@ pub(super) fn bookkeeping(
     let is_wrong = has_label || named.is_some_and(|name| name != sandbox);
     let is_ready = conditions::is_true(claim.status.conditions.as_ref(), READY);
     let mut annotations = Map::new();
-    if named != Some(sandbox) && (is_wrong || (is_ready && !without_stamps)) {
-        annotations.insert(names::SANDBOX_NAME.to_owned(), json!(sandbox));
-    }
-    if is_ready && !without_stamps {
+    let is_stamped = is_ready && !without_stamps;
+    if is_stamped {
         let stamps = [
             (
                 names::FIRST_OBSERVED,
@@ -332,13 +347,27 @@ pub(super) fn bookkeeping(
                 annotations.insert(key.to_owned(), json!(stamp));
             }
         }
-        // never worth a write of its own
+        // neither is worth a write of its own
+        if let Some(Given { revision, is_stale }) = &memory.given
+            && annotations.contains_key(names::FIRST_READY)
+        {
+            annotations.insert(names::REVISION.to_owned(), json!(revision));
+            if *is_stale {
+                annotations.insert(names::STALE.to_owned(), json!("true"));
+            }
+        }
         if let Some(trace) = &memory.trace
             && annotations.contains_key(names::FIRST_OBSERVED)
             && trace::of(&meta.annotations).is_none()
         {
             annotations.insert(names::TRACE_CONTEXT.to_owned(), json!(trace));
         }
+    }
+    // the reference names only what it adopts, so that its other claims are not worth a write of its own
+    let is_adopted = sandbox != &*meta.key.name;
+    let is_unnamed = is_stamped && named.is_none() && (is_adopted || !annotations.is_empty());
+    if is_wrong || is_unnamed {
+        annotations.insert(names::SANDBOX_NAME.to_owned(), json!(sandbox));
     }
     let mut metadata = Map::new();
     if !annotations.is_empty() {

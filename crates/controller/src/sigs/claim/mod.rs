@@ -2,6 +2,7 @@
 //!
 //! [`decide`](decide::decide) says what is to be done next, [`run`] does it.
 
+mod current;
 pub mod decide;
 pub mod find;
 pub mod ledger;

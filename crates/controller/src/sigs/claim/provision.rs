@@ -2,14 +2,17 @@
 
 use std::collections::BTreeSet;
 
-use api::sigs::{
-    shared::{Blueprint, ClaimEnvVar, EnvVarsInjectionPolicy, PersistentVolumeClaimTemplate},
-    v1beta1::VolumeClaimTemplatesPolicy,
+use api::{
+    open::known,
+    sigs::{
+        shared::{Blueprint, ClaimEnvVar, EnvVarsInjectionPolicy, PersistentVolumeClaimTemplate},
+        v1beta1::VolumeClaimTemplatesPolicy,
+    },
 };
 use serde_json::{Value, json};
 
 use super::{metadata, status::Problem, view::Claim};
-use crate::sigs::{names, template::view::Template};
+use crate::sigs::{names, pool::member, template::view::Template};
 
 /// Whether what the claim asks for cannot be had of a pod that runs already.
 pub(super) fn is_needed(claim: &Claim) -> bool {
@@ -40,6 +43,7 @@ pub(super) fn sandbox(
     }
     let mut annotations = json!({
         names::TEMPLATE_REF: &*template.meta.key.name,
+        names::REVISION: member::target(template).as_str(),
         // a pod is called like its sandbox, and saying so now saves saying it later
         names::POD_NAME: name,
     });
@@ -81,7 +85,7 @@ fn volumes(
         return Ok(given.clone());
     }
     let mut all = given.clone().unwrap_or_default();
-    let may_override = match template.spec.volume_claim_templates_policy {
+    let may_override = match known(&template.spec.volume_claim_templates_policy) {
         Some(VolumeClaimTemplatesPolicy::Allowed) => false,
         Some(VolumeClaimTemplatesPolicy::Overrides) => true,
         Some(VolumeClaimTemplatesPolicy::Disallowed) | None => {
@@ -133,7 +137,7 @@ fn inject(claim: &Claim, template: &Template, blueprint: &mut Blueprint) -> Resu
     if wanted.is_empty() {
         return Ok(());
     }
-    let may_override = match template.spec.policies.env_vars_injection_policy {
+    let may_override = match known(&template.spec.policies.env_vars_injection_policy) {
         Some(EnvVarsInjectionPolicy::Allowed) => false,
         Some(EnvVarsInjectionPolicy::Overrides) => true,
         Some(EnvVarsInjectionPolicy::Disallowed) | None => {

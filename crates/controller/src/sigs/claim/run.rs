@@ -7,10 +7,11 @@ use serde_json::Value;
 
 use super::{
     KIND,
+    current::Current,
     decide::{Act, Offer, Step, World, becomes_ready, decide},
     find::Sandboxes,
-    ledger::{Ledger, Unsure},
-    status::CLAIM_EXPIRED,
+    ledger::{Given, Ledger, Unsure},
+    status::news_of_end,
     view::Claim,
 };
 use crate::{
@@ -73,6 +74,7 @@ pub(crate) struct Claims {
     stores: Stores,
     stock: Stock,
     ledger: Ledger,
+    current: Current,
     writer: Writer,
     clock: Clock,
     rush: Rush,
@@ -88,6 +90,7 @@ impl Claims {
             stores: common.stores.clone(),
             stock: common.stock.clone(),
             ledger: common.ledger.clone(),
+            current: Current::default(),
             writer: common.writer(CONTROLLER),
             clock: common.clock.clone(),
             rush: common.rush.clone(),
@@ -174,13 +177,14 @@ impl Act {
         match self {
             Self::ReadPool
             | Self::ReadTemplate
+            | Self::CatchUp
             | Self::ReadSandbox(_)
             | Self::Bind(..)
             | Self::Create(_) => true,
             Self::DeletePolicy(_)
             | Self::Choose(_)
             | Self::Status(_)
-            | Self::Expire(_)
+            | Self::Announce(..)
             | Self::Drop(_)
             | Self::DeleteSandbox(_)
             | Self::DeleteClaim { .. }
@@ -236,6 +240,7 @@ impl Claims {
             pool,
             template: cached(template, &seen.template),
             is_template_fresh: seen.is_template_fresh,
+            is_behind: self.current.is_behind(claim),
             policy: policy.map(|policy| policy.meta.clone()),
             offer: seen.offer.clone(),
             memory: self.ledger.memory(&claim.meta.uid),
@@ -277,6 +282,7 @@ impl Claims {
                     seen.is_template_fresh = true;
                 }
             }
+            Act::CatchUp => self.current.catch_up(claim, writer, stores).await?,
             Act::ReadSandbox(name) => self.read(claim, name, seen).await?,
             Act::Choose(wish) => self.choose(claim, wish.clone(), seen),
             Act::Bind(sandbox, patch) => self.bind(claim, sandbox, patch.clone(), seen).await?,
@@ -286,9 +292,12 @@ impl Claims {
                 seen.ticket = None;
                 drop(written?);
             }
-            Act::Expire(patch) => {
-                if self.status(claim, patch).await?.is_some() {
-                    self.tell(claim, &news_of_expiry("Claim Expired")).await;
+            Act::Announce(patch, news) => {
+                let written = self.status(claim, patch).await;
+                seen.ticket = None;
+                if written?.is_some() {
+                    self.rush.over().await;
+                    self.tell(claim, news).await;
                 }
             }
             Act::Drop(sandbox) => self.drop_surplus(claim, sandbox).await?,
@@ -297,7 +306,7 @@ impl Claims {
                 seen.sandboxes.remove(&*sandbox.key.name);
             }
             Act::DeleteClaim { is_last } => {
-                self.tell(claim, &news_of_expiry("Deleting")).await;
+                self.tell(claim, &news_of_end(claim, "Deleting")).await;
                 match is_last {
                     true => writer.delete_last(&stores.claims, &claim.meta).await?,
                     false => writer.delete(&stores.claims, &claim.meta).await?,
@@ -369,7 +378,7 @@ impl Claims {
             });
         }
         // before the look: a member that becomes Ready right after it is not missed
-        self.ledger.wait(&pool.meta.key, key);
+        self.ledger.wait(&pool.meta.key, &claim.meta);
         let (settings, _) = settings(pool, &self.pool_options);
         let found = self
             .stock
@@ -395,9 +404,18 @@ impl Claims {
         let sandbox = sandbox.filter(|sandbox| {
             *sandbox.meta.uid == *promise.uid.as_str() && pool::member::is_on_offer(sandbox)
         });
-        if sandbox.is_none() {
-            self.stock.release(&claim.meta.uid);
-            self.stock.forget(&promise.uid);
+        let uid = &claim.meta.uid;
+        match sandbox {
+            Some(_) => self.ledger.note(uid, |memory| {
+                memory.given = Some(Given {
+                    revision: promise.revision.to_string(),
+                    is_stale: promise.is_stale,
+                });
+            }),
+            None => {
+                self.stock.release(uid);
+                self.stock.forget(&promise.uid);
+            }
         }
         sandbox
     }
@@ -433,6 +451,9 @@ impl Claims {
     async fn create(&self, claim: &Claim, body: Value, seen: &mut Seen) -> Result<(), Failure> {
         let (store, key) = (&self.stores.sandboxes, &claim.meta.key);
         self.ledger.leave(&claim.pool(), key);
+        // whatever was promised, it has gone to somebody else
+        self.ledger
+            .note(&claim.meta.uid, |memory| memory.given = None);
         match self.writer.create(store, &key.namespace, body).await {
             Ok(created) => {
                 self.started(claim, &created);
@@ -578,16 +599,6 @@ fn template_of(sandbox: &Sandbox) -> Option<&str> {
 
 fn client_of(claim: &Claim) -> &str {
     names::known_client(claim.meta.labels.get(names::CREATED_BY).unwrap_or_default())
-}
-
-fn news_of_expiry(action: &'static str) -> News {
-    News {
-        is_warning: false,
-        reason: CLAIM_EXPIRED,
-        action,
-        message: "Claim expired".to_owned(),
-        occasion: action.to_owned(),
-    }
 }
 
 fn look<T>(found: Option<Arc<T>>) -> Look<T> {

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::view::Claim;
 use crate::{
     conditions::{self, FINISHED, READY, verdict},
+    events::News,
     queue::Next,
     sigs::sandbox::view::Sandbox,
     store::Change,
@@ -57,6 +58,17 @@ impl Problem {
         }
     }
 
+    /// The pod of a claim cannot be given what the claim asks for, as long as something is missing.
+    pub(super) fn out_of_step(missing: &Self) -> Self {
+        let why = &missing.message;
+        Self {
+            next: missing.next,
+            ..Self::error(format!(
+                "additionalPodMetadata cannot be kept in step: {why}"
+            ))
+        }
+    }
+
     pub(super) fn no_pool(claim: &Claim) -> Self {
         let name = &claim.spec.warm_pool_ref.name;
         Self::waiting(
@@ -77,33 +89,79 @@ impl Problem {
         let ready = conditions::find(claim.status.conditions.as_ref(), READY);
         ready.is_some_and(|ready| ready.reason == self.reason && ready.message == self.message)
     }
+
+    /// Whether the claim has not said so of what it asks for now.
+    pub(super) fn is_news(&self, claim: &Claim) -> bool {
+        let ready = conditions::find(claim.status.conditions.as_ref(), READY);
+        let told = ready.map(|ready| (&*ready.reason, ready.observed_generation));
+        told != Some((self.reason, Some(claim.meta.generation)))
+    }
+
+    pub(super) fn news(&self, claim: &Claim) -> News {
+        News {
+            is_warning: true,
+            reason: self.reason,
+            action: "Provision",
+            message: self.message.clone(),
+            occasion: claim.meta.generation.to_string(),
+        }
+    }
+}
+
+/// The end that a claim comes to; what it asks for must change before it can come to another.
+pub(super) fn news_of_end(claim: &Claim, action: &'static str) -> News {
+    News {
+        is_warning: false,
+        reason: CLAIM_EXPIRED,
+        action,
+        message: "Claim expired".to_owned(),
+        occasion: format!("{action} {}", claim.meta.generation),
+    }
 }
 
 /// The status of a claim that has this sandbox.
 pub(super) fn bound(claim: &Claim, sandbox: &Sandbox, now: Timestamp) -> SandboxClaimStatus {
-    let forwarded = |kind: &str| {
-        let theirs = sandbox.status.find(kind)?;
-        Some(Condition {
-            observed_generation: Some(claim.meta.generation),
-            ..theirs.whole()
-        })
-    };
-    let own = |reason: &str, message: &str| {
-        let ready = verdict("False", reason, message);
-        let old = claim.status.conditions.as_ref();
-        let all = conditions::with(old, [(READY, Some(ready))], claim.meta.generation, now);
-        conditions::find(Some(&all), READY).cloned()
-    };
-    let ready = match forwarded(READY) {
-        Some(ready) if ready.reason == SANDBOX_EXPIRED => own(
-            SANDBOX_EXPIRED,
-            "Underlying Sandbox resource has expired independently of the Claim.",
-        ),
+    let ready = match forwarded(claim, sandbox, READY) {
+        Some(ready) if ready.reason == SANDBOX_EXPIRED => {
+            let message = "Underlying Sandbox resource has expired independently of the Claim.";
+            own(claim, SANDBOX_EXPIRED, message, now)
+        }
         Some(ready) => Some(ready),
-        None => own("SandboxNotReady", "Sandbox is not ready"),
+        None => own(claim, "SandboxNotReady", "Sandbox is not ready", now),
     };
+    held(claim, sandbox, ready)
+}
+
+/// The status of a claim that has this sandbox, but not as it asks for it.
+pub(super) fn out_of_step(
+    claim: &Claim,
+    sandbox: &Sandbox,
+    problem: &Problem,
+    now: Timestamp,
+) -> SandboxClaimStatus {
+    let ready = own(claim, problem.reason, &problem.message, now);
+    held(claim, sandbox, ready)
+}
+
+fn forwarded(claim: &Claim, sandbox: &Sandbox, kind: &str) -> Option<Condition> {
+    let theirs = sandbox.status.find(kind)?;
+    Some(Condition {
+        observed_generation: Some(claim.meta.generation),
+        ..theirs.whole()
+    })
+}
+
+fn own(claim: &Claim, reason: &str, message: &str, now: Timestamp) -> Option<Condition> {
+    let ready = verdict("False", reason, message);
+    let old = claim.status.conditions.as_ref();
+    let all = conditions::with(old, [(READY, Some(ready))], claim.meta.generation, now);
+    conditions::find(Some(&all), READY).cloned()
+}
+
+fn held(claim: &Claim, sandbox: &Sandbox, ready: Option<Condition>) -> SandboxClaimStatus {
+    let finished = forwarded(claim, sandbox, FINISHED);
     SandboxClaimStatus {
-        conditions: replaced(claim, [(READY, ready), (FINISHED, forwarded(FINISHED))]),
+        conditions: replaced(claim, [(READY, ready), (FINISHED, finished)]),
         sandbox: Some(ClaimedSandbox {
             name: Some(sandbox.name().to_owned()),
             pod_ips: sandbox.status.whole().pod_ips,
@@ -155,11 +213,8 @@ fn not_ready(
     has_lost: bool,
     now: Timestamp,
 ) -> SandboxClaimStatus {
-    let ready = verdict("False", reason, message);
-    let old = claim.status.conditions.as_ref();
-    let all = conditions::with(old, [(READY, Some(ready))], claim.meta.generation, now);
     SandboxClaimStatus {
-        conditions: Some(sorted(all)),
+        conditions: replaced(claim, [(READY, own(claim, reason, message, now))]),
         sandbox: claim.status.sandbox.clone().filter(|_| !has_lost),
     }
 }

@@ -61,13 +61,17 @@ fn template(spec: &Value) -> Template {
 }
 
 fn pool() -> Pool {
+    pool_with(&json!({}))
+}
+
+fn pool_with(spec: &Value) -> Pool {
     let base = json!({
         "apiVersion": EXTENSIONS,
         "kind": "SandboxWarmPool",
         "metadata": {"name": "pool", "namespace": "n", "uid": "pool", "resourceVersion": "4"},
         "spec": {"sandboxTemplateRef": {"name": "test-template"}},
     });
-    view(base, &json!({}))
+    view(base, &json!({"spec": spec}))
 }
 
 fn owner(kind: &str, name: &str, uid: &str) -> Value {
@@ -164,6 +168,7 @@ struct Scene {
     pool: Look<Pool>,
     template: Look<Template>,
     is_template_fresh: bool,
+    is_behind: bool,
     offer: Option<Result<super::decide::Offer, engine::claim::Refusal>>,
     memory: Memory,
     trouble: Option<String>,
@@ -179,6 +184,7 @@ impl Scene {
             pool: Look::Found(Arc::new(pool())),
             template: Look::Found(Arc::new(template(&json!({})))),
             is_template_fresh: true,
+            is_behind: false,
             offer: None,
             memory: Memory {
                 observed: Some(noon()),
@@ -203,6 +209,7 @@ impl Scene {
             pool: self.pool.clone(),
             template: self.template.clone(),
             is_template_fresh: self.is_template_fresh,
+            is_behind: self.is_behind,
             policy: None,
             offer: self.offer.clone(),
             memory: self.memory.clone(),
@@ -229,7 +236,7 @@ impl Scene {
     /// The reason and the message of Ready that are written.
     fn ready(&self) -> (String, String) {
         let patch = match self.act() {
-            Act::Status(patch) | Act::Expire(patch) => patch,
+            Act::Status(patch) | Act::Announce(patch, _) => patch,
             act => panic!("not a status: {act:?}"),
         };
         let conditions = patch["conditions"].as_array().unwrap();

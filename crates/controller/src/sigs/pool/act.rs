@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::{
     body::{self, Pattern, generated_name},
-    member::{fence, revision, target, time},
+    member::{fence, is_for_a_quota, revision, target, time},
     memory::Memory,
     run::{Pools, Round, Troubles},
 };
@@ -128,8 +128,15 @@ impl Pools {
     async fn create(&self, round: &Round, memory: &mut Memory, troubles: &mut Troubles) {
         let mut orders = self.orders(round, memory).into_iter();
         let mut batch = 1;
+        let now = time(self.clock.now());
+        let was_refused = memory.refusals.until(now).is_some();
         loop {
-            let next: Vec<Order> = orders.by_ref().take(batch).collect();
+            // what was refused in this pass is planned without in the next one
+            let is_refused = memory.refusals.until(now).is_some();
+            let does_without = is_refused && !was_refused;
+            let is_wanted = |order: &Order| !(does_without && order.create.for_rollout);
+            let next = orders.by_ref().filter(is_wanted).take(batch);
+            let next: Vec<Order> = next.collect();
             if next.is_empty() || troubles.are_any() {
                 return;
             }
@@ -148,7 +155,35 @@ impl Pools {
                 .collect()
                 .await;
             for (name, create, made) in made {
-                note_creation(name, create, made.map(drop), memory, troubles);
+                let made = self.made_for_sure(round, &name, made, memory).await;
+                let is_surge = create.for_rollout && !was_refused;
+                match surge_refused(&name, &made).filter(|_| is_surge) {
+                    Some(why) => memory.surge_was_refused(why, now),
+                    None => note_creation(name, create, made, memory, troubles),
+                }
+            }
+        }
+    }
+
+    /// What came of a creation. One that may have been made before and is refused now is looked for: a server asks its quotas
+    /// first, and refuses what is there already. If it is not there, nobody has to wait for it.
+    async fn made_for_sure<T>(
+        &self,
+        round: &Round,
+        name: &str,
+        made: Result<T, Failure>,
+        memory: &mut Memory,
+    ) -> Result<(), Failure> {
+        let why = match made {
+            Err(Failure::Refused(why)) if memory.unsure.contains_key(name) => why,
+            other => return other.map(drop),
+        };
+        let key = round.pool.meta.key.beside(name);
+        match self.writer.read(&self.stores.sandboxes, &key).await? {
+            Some(_) => Err(Failure::Exists(why)),
+            None => {
+                memory.unsure.remove(name);
+                Err(Failure::Refused(why))
             }
         }
     }
@@ -200,6 +235,14 @@ impl Pools {
     }
 }
 
+/// Why a quota does not allow a new member, if so.
+fn surge_refused(name: &str, made: &Result<(), Failure>) -> Option<String> {
+    match made {
+        Err(Failure::Refused(why)) if is_for_a_quota(why) => Some(why.replace(name, "…")),
+        _ => None,
+    }
+}
+
 fn note_creation(
     name: String,
     create: Create,
@@ -210,7 +253,12 @@ fn note_creation(
     match made {
         // the plan has counted what may have been made before
         Ok(()) if memory.unsure.remove(&name).is_some() => {}
-        Ok(()) => memory.ledger.done(&Action::Create(create)),
+        Ok(()) => {
+            if create.for_rollout {
+                memory.surge_was_granted();
+            }
+            memory.ledger.done(&Action::Create(create));
+        }
         // the watch will show it
         Err(Failure::Exists(_)) if memory.unsure.contains_key(&name) => {}
         // its name is another one each time, and what is told would change with it

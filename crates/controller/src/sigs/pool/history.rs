@@ -3,7 +3,7 @@
 //! One ControllerRevision holds what the template was. It is written before the status names the revision, so that whoever
 //! reads the status finds it.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use engine::{
     member::Revision,
@@ -21,10 +21,12 @@ use super::{
 };
 use crate::{
     meta::Meta,
-    sigs::names,
+    sigs::{names, sandbox::view::Sandbox},
     store::{Store, Texts, View},
     write::{Failure, Guard},
 };
+
+const LONGEST_NAME: usize = 253;
 
 /// One revision that is stored.
 struct Record {
@@ -52,8 +54,9 @@ pub fn selector(pool: &str) -> String {
     format!("{}={}", names::HISTORY_OF, name_hash(pool))
 }
 
+/// Whatever the revision says, which may be what somebody wrote on a sandbox.
 fn name(pool: &Pool, revision: &Revision) -> String {
-    let longest = 253 - revision.as_str().len() - 1;
+    let longest = LONGEST_NAME.saturating_sub(revision.as_str().len() + 1);
     let pool: String = pool.meta.key.name.chars().take(longest).collect();
     format!("{pool}-{revision}")
 }
@@ -87,8 +90,14 @@ impl Pools {
         let name = name(pool, wanted);
         let latest = records.iter().map(|record| record.number).max();
         let next = latest.unwrap_or(0).saturating_add(1);
-        match records.iter().find(|record| *record.meta.key.name == *name) {
-            Some(record) if Some(record.number) == latest => {}
+        let is_latest = |record: &Arc<Record>| Some(record.number) == latest;
+        let known = records.iter().find(|record| *record.meta.key.name == *name);
+        // first: once the number has changed, nobody can tell that the pool has come back to it
+        if !known.is_some_and(is_latest) {
+            self.reinstate(pool, wanted).await?;
+        }
+        match known {
+            Some(record) if is_latest(record) => {}
             Some(record) => {
                 let (patch, guard) = (json!({"revision": next}), Guard::Unchanged);
                 drop(
@@ -105,11 +114,50 @@ impl Pools {
                 }
             }
         }
-        for old in beyond_the_limit(round, &records, &name) {
+        let mut used: HashSet<String> = self.used(round, records.len());
+        used.insert(name);
+        for old in beyond_the_limit(&records, &used) {
             self.writer.delete(&store, &old.meta).await?;
         }
         Ok(())
     }
+
+    /// Whoever goes back to a revision that was retired wants it: later it is an old one like any other. Who retires the
+    /// latest one has its number unchanged until the template follows, and is not contradicted.
+    async fn reinstate(&self, pool: &Pool, wanted: &Revision) -> Result<(), Failure> {
+        let is_bad = |revision: &&str| *revision != wanted.as_str();
+        let left: Vec<&str> = pool.retired().filter(is_bad).collect();
+        if left.len() == pool.retired().count() {
+            return Ok(());
+        }
+        let left = (!left.is_empty()).then(|| left.join(","));
+        let patch = json!({"metadata": {"annotations": {names::RETIRED: left}}});
+        let (pools, guard) = (&self.stores.pools, Guard::Unchanged);
+        let patched = self.writer.patch(pools, &pool.meta, guard, patch).await;
+        patched.map(drop)
+    }
+
+    /// The names of revisions that members or claimed sandboxes of the pool run. Asked for once for each edit, so that
+    /// claims are gone through instead of counted all the time; where nothing can be too much, not even that.
+    fn used(&self, round: &Round, stored: usize) -> HashSet<String> {
+        let pool = &round.pool;
+        if stored <= DEFAULT_LIMIT {
+            return HashSet::new();
+        }
+        let members = round.members.iter().map(|member| revision(member));
+        let claims = self.stores.claims.all();
+        let claims = claims.iter().filter(|claim| claim.pool() == pool.meta.key);
+        let claimed = claims.flat_map(|claim| self.stores.sandboxes.owned_by(&claim.meta.uid));
+        let claimed = claimed.filter_map(|sandbox| claimed_revision(&sandbox));
+        let used = members.chain(claimed);
+        used.map(|revision| name(pool, &revision)).collect()
+    }
+}
+
+/// What a claimed sandbox was made from. One that another controller has handed out does not say.
+fn claimed_revision(sandbox: &Sandbox) -> Option<Revision> {
+    let revision = sandbox.meta.annotations.get(names::REVISION)?;
+    Some(Revision::from(revision))
 }
 
 impl Pools {
@@ -141,23 +189,16 @@ impl Pools {
 }
 
 fn beyond_the_limit<'a>(
-    round: &Round,
     records: &'a [Arc<Record>],
-    wanted: &str,
+    used: &HashSet<String>,
 ) -> Vec<&'a Arc<Record>> {
-    let used: Vec<String> = round
-        .members
-        .iter()
-        .map(|member| name(&round.pool, &revision(member)))
-        .collect();
     let stored: Vec<Stored<'_>> = records
         .iter()
         .map(|record| Stored {
             name: &record.meta.key.name,
             number: record.number,
             template: &Value::Null,
-            is_used: *record.meta.key.name == *wanted
-                || used.contains(&record.meta.key.name.to_string()),
+            is_used: used.contains(&*record.meta.key.name),
         })
         .collect();
     let surplus = surplus(&stored, DEFAULT_LIMIT);

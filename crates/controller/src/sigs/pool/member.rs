@@ -1,13 +1,13 @@
 //! A sandbox as a member of its pool.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use engine::member::{Failure, Intent, Labels, Member, Node, Revision, State, Time, Uid};
 use k8s_openapi::jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    conditions::{FINISHED, READY},
+    conditions::{FINISHED, READY, RECONCILER_ERROR},
     sigs::{
         names,
         sandbox::{
@@ -51,7 +51,8 @@ pub fn target(template: &Template) -> Revision {
     revision_of(&template.name_hash, &content)
 }
 
-fn revision_of(template: &str, content: &str) -> Revision {
+/// A revision by the hashes of its template's name and content, as labels have them.
+pub fn revision_of(template: &str, content: &str) -> Revision {
     Revision::from(format!("{template}-{content}").as_str())
 }
 
@@ -71,11 +72,28 @@ pub fn member(sandbox: &Sandbox) -> Member {
     explained(sandbox, || None)
 }
 
-/// The same, and if it is not Ready its pod may tell why.
+/// The same, and if it is not Ready its pod may tell why, or why there is none.
 pub fn member_and_pod(sandbox: &Sandbox, pods: &Store<Pod>) -> Member {
-    explained(sandbox, || {
-        pods.owned_by(&sandbox.meta.uid).first()?.failure()
+    explained(sandbox, || match pods.owned_by(&sandbox.meta.uid).first() {
+        Some(pod) => pod.failure(),
+        None => refusal(sandbox).map(|why| match is_for_a_quota(&why) {
+            true => Failure::Quota,
+            false => Failure::Refused,
+        }),
     })
+}
+
+/// Whether these are the words with which a server says that a ResourceQuota is used up.
+pub fn is_for_a_quota(refusal: &str) -> bool {
+    refusal.contains("exceeded quota")
+}
+
+/// What went wrong when it was last looked after, in the words of the server. Its name is left out, because each member has
+/// another one.
+pub fn refusal(sandbox: &Sandbox) -> Option<String> {
+    let ready = sandbox.status.find(READY)?;
+    let is_refused = !ready.is_true() && ready.reason() == RECONCILER_ERROR;
+    is_refused.then(|| ready.whole().message.replace(sandbox.name(), "…"))
 }
 
 fn explained(sandbox: &Sandbox, failure: impl FnOnce() -> Option<Failure>) -> Member {
@@ -111,13 +129,29 @@ pub fn has_only_come_up(before: &Sandbox, after: &Sandbox) -> bool {
         && before.meta.generation == after.meta.generation
 }
 
-pub fn labels(sandbox: &Sandbox) -> Arc<Labels> {
-    let labels = sandbox.meta.labels.iter();
-    Arc::new(
-        labels
-            .map(|(key, value)| (key.into(), value.into()))
-            .collect(),
-    )
+/// The labels that ordering strategies look at: those of a member's pod, and over them those of the member itself. Members
+/// of a pool have their pod templates in common, and each is read once.
+#[derive(Default)]
+pub struct Labelling(HashMap<*const u8, Labels>);
+
+impl Labelling {
+    pub fn of(&mut self, sandbox: &Sandbox) -> Arc<Labels> {
+        let of_pod = self.0.entry(sandbox.blueprint.as_ptr());
+        let mut labels = of_pod.or_insert_with(|| pod_labels(sandbox)).clone();
+        let own = sandbox.meta.labels.iter();
+        labels.extend(own.map(|(key, value)| (key.into(), value.into())));
+        Arc::new(labels)
+    }
+}
+
+fn pod_labels(sandbox: &Sandbox) -> Labels {
+    let blueprint = sandbox.blueprint().ok();
+    let metadata = blueprint.and_then(|blueprint| blueprint.pod_template.metadata);
+    let labels = metadata.and_then(|metadata| metadata.labels);
+    let labels = labels.into_iter().flatten();
+    labels
+        .map(|(key, value)| (key.into(), value.into()))
+        .collect()
 }
 
 fn state(sandbox: &Sandbox, is_fenced: bool, failure: impl FnOnce() -> Option<Failure>) -> State {

@@ -7,8 +7,8 @@ use std::{
 
 use api::sigs::v1beta1::SandboxWarmPoolStatus;
 use engine::{
-    member::{Node, Revision, Uid},
-    rollout::{Create, Ledger, Pace, Progress},
+    member::{Node, Revision, Time, Uid},
+    rollout::{Create, Endings, Ledger, Pace, Progress, Refusals},
 };
 use k8s_openapi::jiff::Timestamp;
 
@@ -24,6 +24,11 @@ pub(super) struct Memory {
     /// The members that the last plan counted, without those that were deleted for it.
     pub(super) counted: HashMap<Uid, Key>,
     pub(super) progress: Option<Progress>,
+    pub(super) endings: Option<Endings>,
+    /// Members beyond the size of the pool that a quota did not allow.
+    pub(super) refusals: Refusals,
+    /// The words with which the last one was refused.
+    pub(super) no_surge: Option<String>,
     /// Creations of which nobody knows whether they were done, by the name of the member.
     pub(super) unsure: BTreeMap<String, Create>,
     pub(super) refill: Refill,
@@ -38,10 +43,42 @@ pub(super) struct Memory {
     pub(super) no_history: Option<String>,
     /// It has been told that there is no room.
     pub(super) is_without_room: bool,
+    pub(super) stalls: Stalls,
     fallbacks: HashMap<Node, u32>,
 }
 
+/// What somebody was told to do about a pool as it was asked for last.
+#[derive(Default)]
+pub(super) struct Stalls {
+    occasion: String,
+    told: BTreeSet<&'static str>,
+}
+
+impl Stalls {
+    /// Whether this has not been told yet on this occasion; from now on it has.
+    pub(super) fn is_news(&mut self, occasion: &str, reason: &'static str) -> bool {
+        if self.occasion != occasion {
+            occasion.clone_into(&mut self.occasion);
+            self.told.clear();
+        }
+        self.told.insert(reason)
+    }
+}
+
 impl Memory {
+    /// A member beyond the size of the pool was refused, in these words.
+    pub(super) fn surge_was_refused(&mut self, why: String, now: Time) {
+        if self.refusals.until(now).is_none() {
+            self.refusals.refused(now);
+        }
+        self.no_surge = Some(why);
+    }
+
+    pub(super) fn surge_was_granted(&mut self) {
+        self.refusals.granted();
+        self.no_surge = None;
+    }
+
     pub(super) fn fell_back(&mut self, node: Node) {
         *self.fallbacks.entry(node).or_default() += 1;
     }

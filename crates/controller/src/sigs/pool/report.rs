@@ -3,7 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use api::sigs::v1beta1::SandboxWarmPoolStatus;
-use engine::member::{Failure, State, Time};
+use engine::{
+    member::{Failure, State, Time},
+    rollout::Reason,
+};
 
 use super::{
     member::{self, member, member_and_pod, time},
@@ -42,10 +45,21 @@ impl Pools {
             return Some(Next::Retry);
         }
         let no_history = memory.no_history.clone();
+        let no_pods = self.why_without_pods(round, memory);
+        let status = &round.plan.status;
+        let is_rolling = status.current_revision != status.update_revision;
+        // a rollout makes room itself: what it lacks is told beside how it goes, and is no stall of its own
+        let no_room = troubles.no_room.as_ref();
+        let (held_up, no_room) = match is_rolling {
+            true => (no_room.cloned(), None),
+            false => (None, no_room),
+        };
+        let no_pods = no_pods.or(held_up);
         let report = Report::Planned {
             plan: &round.plan,
             invalid: round.invalid.as_ref(),
-            refused: troubles.refused.as_deref(),
+            refused: troubles.refused.as_ref().or(no_room).map(String::as_str),
+            no_pods: no_pods.as_deref(),
             no_history: no_history.as_deref(),
         };
         let told = self.write(&round.pool, &report, memory).await;
@@ -106,6 +120,7 @@ impl Pools {
                 return Told::Later(time(due).since(time(now)).max(Duration::from_millis(1)));
             }
         }
+        self.tell_of_stall(pool, report, &new, memory).await;
         // one of a leader before this that is late must not be the last word
         match self
             .writer
@@ -121,19 +136,67 @@ impl Pools {
         }
     }
 
+    /// The words with which the pods of members are refused, if that is what the pool suffers from.
+    fn why_without_pods(&self, round: &Round, memory: &Memory) -> Option<String> {
+        let words = |failure| self.first(round, failure).and_then(member::refusal);
+        let conditions = &round.plan.conditions;
+        match (conditions.stalled.reason, conditions.progressing.reason) {
+            (Reason::PodRefused, _) => words(Failure::Refused),
+            (Reason::QuotaExceeded, _) | (_, Reason::QuotaExceeded) => {
+                words(Failure::Quota).or_else(|| memory.no_surge.clone())
+            }
+            _ => None,
+        }
+    }
+
+    /// The oldest of the members that fail so.
+    fn first<'a>(&self, round: &'a Round, failure: Failure) -> Option<&'a Sandbox> {
+        let members = round.members.iter().map(AsRef::as_ref);
+        let failing = members.filter(|sandbox: &&Sandbox| {
+            member_and_pod(sandbox, &self.stores.pods).state == State::Failed(failure)
+        });
+        failing.min_by_key(|sandbox| (sandbox.meta.created, sandbox.name()))
+    }
+
+    /// Says that somebody has to do something, once for each edit. It comes before the status: who finds the status knows
+    /// that it was told, though the process had died in between.
+    async fn tell_of_stall(
+        &self,
+        pool: &Pool,
+        report: &Report<'_>,
+        new: &SandboxWarmPoolStatus,
+        memory: &mut Memory,
+    ) {
+        let room = Reason::Unschedulable.as_str();
+        let Some(reason) = status::stall(report).filter(|reason| *reason != room) else {
+            return;
+        };
+        let revision = new.update_revision.as_deref().unwrap_or_default();
+        let occasion = format!("{}/{revision}", pool.meta.generation);
+        let is_told = status::says_stalled(&pool.status, new, reason);
+        if !memory.stalls.is_news(&occasion, reason) || is_told {
+            return;
+        }
+        let news = News {
+            is_warning: true,
+            reason,
+            action: "Reconcile",
+            message: status::stalled_message(new),
+            occasion,
+        };
+        TELLER
+            .tell(&self.writer, &pool.meta, &news, self.clock.now())
+            .await;
+    }
+
     /// Says once that members find no room, and once that they do again.
     async fn tell_of_room(&self, round: &Round, memory: &mut Memory) {
         let count = round.plan.status.unschedulable;
         if memory.is_without_room == (count > 0) {
             return;
         }
-        let waiting = round.members.iter().filter(|sandbox| {
-            let state = member_and_pod(sandbox, &self.stores.pods).state;
-            state == State::Failed(Failure::Unschedulable)
-        });
-        let first = waiting.min_by_key(|sandbox| sandbox.meta.created);
         memory.is_without_room = count > 0;
-        let news = match first {
+        let news = match self.first(round, Failure::Unschedulable) {
             Some(first) => News {
                 is_warning: true,
                 reason: "WarmPoolNotProgressing",

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::{
     body,
-    member::{self, time},
+    member::{self, Labelling, is_for_a_quota, time},
     memory::{Memories, Memory},
     settings::{Invalid, replicas, settings},
     status,
@@ -128,12 +128,20 @@ pub(super) struct Troubles {
     /// The view is old, or the server did not say: another pass will do.
     pub(super) is_passing: bool,
     pub(super) refused: Option<String>,
+    /// A quota leaves no room for members that the pool should have.
+    pub(super) no_room: Option<String>,
 }
 
 impl Troubles {
     pub(super) fn note(&mut self, failure: &Failure) {
         match failure {
-            Failure::Refused(why) => drop(self.refused.get_or_insert_with(|| why.clone())),
+            Failure::Refused(why) => {
+                let place = match is_for_a_quota(why) {
+                    true => &mut self.no_room,
+                    false => &mut self.refused,
+                };
+                place.get_or_insert_with(|| why.clone());
+            }
             Failure::Exists(_) | Failure::Changed(_) | Failure::Gone(_) | Failure::Unknown(_) => {
                 self.is_passing = true;
             }
@@ -143,10 +151,11 @@ impl Troubles {
     fn add(&mut self, others: Self) {
         self.is_passing |= others.is_passing;
         self.refused = self.refused.take().or(others.refused);
+        self.no_room = self.no_room.take().or(others.no_room);
     }
 
     pub(super) fn are_any(&self) -> bool {
-        self.is_passing || self.refused.is_some()
+        self.is_passing || self.refused.is_some() || self.no_room.is_some()
     }
 }
 
@@ -294,10 +303,11 @@ impl Pools {
         let now = time(self.clock.now());
         let described = self.stock.describe(&pool, &template);
         let (mut settings, invalid) = settings(&pool, &self.options);
-        let wants_labels = settings.looks_at_labels();
+        let mut labels = settings.looks_at_labels().then(Labelling::default);
         let promised = self.stock.promised();
         let seen = members.iter().map(|sandbox| {
-            let mut member = self.see(sandbox, wants_labels);
+            let mut member = member::member_and_pod(sandbox, &self.stores.pods);
+            member.labels = labels.as_mut().map(|labels| labels.of(sandbox));
             member.reserved = promised.contains(&member.uid);
             member
         });
@@ -328,6 +338,8 @@ impl Pools {
             ledger: memory.ledger,
             lost,
             progress: progress.as_ref(),
+            endings: memory.endings.as_ref(),
+            no_surge_until: memory.refusals.until(now),
             no_in_place: &memory.no_in_place(),
         };
         let demand = self.stock.demand(&pool.meta.uid, now);
@@ -339,6 +351,7 @@ impl Pools {
         // without a ledger nothing is booked
         memory.counted = plan.ledger.0.map(|_| counted).unwrap_or_default();
         memory.progress = Some(plan.progress.clone());
+        memory.endings = Some(plan.endings.clone());
         Round {
             pool,
             template,
@@ -362,12 +375,6 @@ impl Pools {
             })
         });
         u32::try_from(lost.count()).unwrap_or(u32::MAX)
-    }
-
-    fn see(&self, sandbox: &Arc<Sandbox>, wants_labels: bool) -> Member {
-        let mut member = member::member_and_pod(sandbox, &self.stores.pods);
-        member.labels = wants_labels.then(|| member::labels(sandbox));
-        member
     }
 }
 

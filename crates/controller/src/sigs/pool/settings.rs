@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use api::sigs::rolling_update::{self as spec, ClaimPolicy, RollingUpdate, UpdateStrategyType};
+use api::{
+    open::known,
+    sigs::rolling_update::{self as spec, ClaimPolicy, RollingUpdate, UpdateStrategyType},
+};
 use engine::{
     budget::{Defaults, Field, InvalidAmount, Pace, partition},
     member::Policy,
@@ -14,6 +17,9 @@ use engine::{
 use k8s_openapi::apimachinery::pkg::{apis::meta::v1::LabelSelector, util::intstr::IntOrString};
 
 use super::{run::Options, view::Pool};
+
+/// As that of a Deployment.
+const PROGRESS_DEADLINE: Duration = Duration::from_secs(600);
 
 /// A field that says something nobody can follow. Nothing is rolled until it is mended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -37,7 +43,7 @@ pub fn replicas(pool: &Pool) -> u32 {
 }
 
 pub fn policy(pool: &Pool) -> Policy {
-    pool.spec.claim_policy.map_or(Policy::default(), policy_of)
+    known(&pool.spec.claim_policy).map_or(Policy::default(), policy_of)
 }
 
 pub fn policy_of(policy: ClaimPolicy) -> Policy {
@@ -54,7 +60,7 @@ pub fn settings(pool: &Pool, options: &Options) -> (Settings, Option<Invalid>) {
     let update = pool.spec.update_strategy.as_ref();
     let rolling = update.and_then(|update| update.rolling_update.clone());
     let rolling = rolling.unwrap_or_default();
-    let (strategy, invalid) = match update.and_then(|update| update.type_) {
+    let (strategy, invalid) = match update.and_then(|update| known(&update.type_)) {
         Some(UpdateStrategyType::Recreate) => (Strategy::Recreate, None),
         Some(UpdateStrategyType::RollingUpdate) => match strategy(&rolling, replicas(pool)) {
             Ok(rolling) => (Strategy::RollingUpdate(rolling), None),
@@ -88,12 +94,13 @@ fn strategy(spec: &RollingUpdate, replicas: u32) -> Result<Rolling, Invalid> {
     let mut rolling = Rolling::new(budget.unavailable, budget.surge);
     rolling.partition = partition(read(Field::Partition, &spec.partition)?, replicas);
     rolling.floor = floor.map(|floor| floor.rounded_up(replicas));
-    rolling.in_place = match spec.in_place {
+    rolling.in_place = match known(&spec.in_place) {
         Some(spec::InPlace::Never) => InPlace::Never,
         Some(spec::InPlace::Only) => InPlace::Only,
         Some(spec::InPlace::IfPossible) | None => InPlace::IfPossible,
     };
-    rolling.progress_deadline = seconds(spec.progress_deadline_seconds);
+    rolling.progress_deadline =
+        Some(seconds(spec.progress_deadline_seconds).unwrap_or(PROGRESS_DEADLINE));
     rolling.priority = priority(spec)?;
     let terms = spec.scatter_strategy.iter().flatten();
     rolling.scatter = terms
@@ -239,6 +246,7 @@ mod tests {
             (2, 0)
         );
         let default = Rolling {
+            progress_deadline: Some(Duration::from_secs(600)),
             replenish: Replenish::LastGood,
             ..Rolling::new(2, 2)
         };

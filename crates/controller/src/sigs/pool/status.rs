@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::{member::time, settings::Invalid, view::Pool};
 use crate::{
-    conditions::{self, Verdict, verdict},
+    conditions::{self, RECONCILER_ERROR, Verdict, verdict},
     sigs::names,
 };
 
@@ -29,6 +29,8 @@ pub(super) enum Report<'a> {
         invalid: Option<&'a Invalid>,
         /// What the server would not do.
         refused: Option<&'a str>,
+        /// Why the pods of members are not made.
+        no_pods: Option<&'a str>,
         /// Why revisions are not stored.
         no_history: Option<&'a str>,
     },
@@ -57,6 +59,7 @@ pub(super) fn current(pool: &Pool, report: &Report<'_>, now: Timestamp) -> Sandb
             plan,
             invalid,
             refused,
+            no_pods,
             no_history,
         } => {
             history = no_history.map(|why| {
@@ -65,7 +68,7 @@ pub(super) fn current(pool: &Pool, report: &Report<'_>, now: Timestamp) -> Sandb
                 verdict("False", "Forbidden", message)
             });
             count(&mut status, &plan.status);
-            told(plan, *invalid, *refused)
+            told(plan, *invalid, *refused, *no_pods)
         }
     };
     let wanted = [
@@ -87,14 +90,17 @@ fn count(status: &mut SandboxWarmPoolStatus, counts: &rollout::Status) {
     status.update_revision = Some(counts.update_revision.to_string());
 }
 
-fn told(plan: &Plan, invalid: Option<&Invalid>, refused: Option<&str>) -> (Verdict, Verdict) {
+fn told(
+    plan: &Plan,
+    invalid: Option<&Invalid>,
+    refused: Option<&str>,
+    no_pods: Option<&str>,
+) -> (Verdict, Verdict) {
+    let why = no_pods.map(|why| format!(": {why}")).unwrap_or_default();
     let plain = |condition: &rollout::Condition| {
         let status = if condition.status { "True" } else { "False" };
-        verdict(
-            status,
-            condition.reason.as_str(),
-            condition.message.as_str(),
-        )
+        let message = format!("{}{why}", condition.message);
+        verdict(status, condition.reason.as_str(), message)
     };
     if let Some(invalid) = invalid {
         let message = invalid.to_string();
@@ -102,10 +108,46 @@ fn told(plan: &Plan, invalid: Option<&Invalid>, refused: Option<&str>) -> (Verdi
         return (verdict("False"), verdict("True"));
     }
     let stalled = match refused {
-        Some(refused) => verdict("True", "ReconcilerError", format!("Error seen: {refused}")),
+        Some(refused) => verdict("True", RECONCILER_ERROR, format!("Error seen: {refused}")),
         None => plain(&plan.conditions.stalled),
     };
     (plain(&plan.conditions.progressing), stalled)
+}
+
+/// Why somebody has to do something, if so.
+pub(super) fn stall(report: &Report<'_>) -> Option<&'static str> {
+    match report {
+        Report::NoTemplate { .. } => Some(TEMPLATE_NOT_FOUND),
+        Report::Planned {
+            invalid: Some(_), ..
+        } => Some(INVALID_SPEC),
+        Report::Planned {
+            refused: Some(_), ..
+        } => Some(RECONCILER_ERROR),
+        Report::Planned { plan, .. } => {
+            let stalled = &plan.conditions.stalled;
+            stalled.status.then(|| stalled.reason.as_str())
+        }
+    }
+}
+
+/// Whether the status as it is stored says this of what is asked for now.
+pub(super) fn says_stalled(
+    old: &SandboxWarmPoolStatus,
+    new: &SandboxWarmPoolStatus,
+    reason: &str,
+) -> bool {
+    let stalled = conditions::find(old.conditions.as_ref(), STALLED);
+    stalled.is_some_and(|stalled| stalled.status == "True" && stalled.reason == reason)
+        && old.observed_generation == new.observed_generation
+        && old.update_revision == new.update_revision
+}
+
+pub(super) fn stalled_message(status: &SandboxWarmPoolStatus) -> String {
+    let stalled = conditions::find(status.conditions.as_ref(), STALLED);
+    stalled
+        .map(|stalled| stalled.message.clone())
+        .unwrap_or_default()
 }
 
 fn number(count: u32) -> i32 {
@@ -138,8 +180,8 @@ pub(super) fn is_urgent(old: &SandboxWarmPoolStatus, new: &SandboxWarmPoolStatus
 /// How far a rollout had come, as the status of a former process tells it: a deadline that was missed stays missed.
 pub(super) fn progress(pool: &Pool, target: &Revision, settings: &Settings) -> Option<Progress> {
     let status = &pool.status;
-    let stalled = conditions::find(status.conditions.as_ref(), STALLED)?;
-    let is_late = stalled.status == "True" && stalled.reason == Reason::DeadlineExceeded.as_str();
+    let progressing = conditions::find(status.conditions.as_ref(), PROGRESSING)?;
+    let is_late = progressing.reason == Reason::DeadlineExceeded.as_str();
     let rollout::Strategy::RollingUpdate(rolling) = &settings.strategy else {
         return None;
     };
@@ -148,7 +190,7 @@ pub(super) fn progress(pool: &Pool, target: &Revision, settings: &Settings) -> O
         return None;
     }
     let count = |count: Option<i32>| u32::try_from(count.unwrap_or_default()).unwrap_or_default();
-    let since = time(stalled.last_transition_time.0);
+    let since = time(progressing.last_transition_time.0);
     let deadline = u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX);
     Some(Progress {
         target: target.clone(),
@@ -178,9 +220,9 @@ mod tests {
         rolling.progress_deadline = Some(Duration::from_secs(60));
         let settings = Settings::new(Strategy::RollingUpdate(rolling));
         let target = Revision::from("two");
-        let restored = |status: &str, reason: &str, revision: &str| {
-            let stalled = json!({
-                "type": "Stalled", "status": status, "reason": reason, "message": "",
+        let restored = |reason: &str, revision: &str| {
+            let progressing = json!({
+                "type": "Progressing", "status": "False", "reason": reason, "message": "",
                 "lastTransitionTime": "2026-01-31T12:01:00Z",
             });
             let pool = json!({
@@ -190,7 +232,7 @@ mod tests {
                 "spec": {"sandboxTemplateRef": {"name": "one"}},
                 "status": {
                     "replicas": 5, "updatedReplicas": 3, "updatedAvailableReplicas": 2,
-                    "updateRevision": revision, "conditions": [stalled],
+                    "updateRevision": revision, "conditions": [progressing],
                 },
             });
             let pool: Pool = view(pool, &json!({}));
@@ -204,9 +246,9 @@ mod tests {
             at: begun,
             stable: None,
         };
-        assert_eq!(restored("True", "DeadlineExceeded", "two"), Some(missed));
-        assert_eq!(restored("True", "DeadlineExceeded", "one"), None);
-        assert_eq!(restored("True", "ImagePull", "two"), None);
-        assert_eq!(restored("False", "AsExpected", "two"), None);
+        assert_eq!(restored("DeadlineExceeded", "two"), Some(missed));
+        assert_eq!(restored("DeadlineExceeded", "one"), None);
+        assert_eq!(restored("ImagePull", "two"), None);
+        assert_eq!(restored("Rolling", "two"), None);
     }
 }

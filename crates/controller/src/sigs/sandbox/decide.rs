@@ -10,9 +10,12 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use api::sigs::{
-    shared::{Blueprint, SandboxShutdownPolicy},
-    v1beta1::SandboxStatus,
+use api::{
+    open::known,
+    sigs::{
+        shared::{Blueprint, SandboxShutdownPolicy},
+        v1beta1::SandboxStatus,
+    },
 };
 use engine::{
     expiry::{self, Expiry, SandboxEffect, SandboxPolicy},
@@ -64,8 +67,6 @@ pub struct World<'a> {
     pub trouble: BTreeMap<Part, String>,
     /// What the sandbox is to say of the trace it belongs to, if it says nothing and there is tracing.
     pub trace: Option<String>,
-    /// The news of this pass has been told.
-    pub is_told: bool,
     pub domain: &'a str,
     pub now: Timestamp,
 }
@@ -109,11 +110,14 @@ pub enum Act {
     ReadWhole(String),
     /// A strategic merge patch of the pod exactly as it was read.
     Update(Meta, Endpoint, Value),
+    /// The same of the pod's status.
+    Gate(Meta, Value),
     Create(Part, Value),
     Patch(Part, Meta, Guard, Value),
     Delete(Part, Meta),
     Status(Value),
-    Tell(News),
+    /// A status that is news.
+    Announce(Value, News),
 }
 
 impl Act {
@@ -121,9 +125,9 @@ impl Act {
     pub(super) fn span(&self) -> Option<&'static str> {
         let part = match self {
             Self::Create(part, _) | Self::Patch(part, ..) | Self::Delete(part, _) => *part,
-            Self::Update(..) => Part::Pod,
+            Self::Update(..) | Self::Gate(..) => Part::Pod,
             Self::ReadPod(_) | Self::ReadService | Self::ReadWhole(_) => return None,
-            Self::Status(_) | Self::Tell(_) => return None,
+            Self::Status(_) | Self::Announce(..) => return None,
         };
         match part {
             Part::Volume(_) => Some("reconcilePVCs"),
@@ -178,7 +182,7 @@ fn expiry_of(world: &World<'_>) -> Expiry<SandboxEffect> {
             .shutdown_time
             .as_ref()
             .map(|time| SystemTime::from(time.0)),
-        policy: match sandbox.lifetime.shutdown_policy {
+        policy: match known(&sandbox.lifetime.shutdown_policy) {
             Some(SandboxShutdownPolicy::Delete) => SandboxPolicy::Delete,
             Some(SandboxShutdownPolicy::Retain) | None => SandboxPolicy::Retain,
         },
@@ -219,7 +223,6 @@ impl World<'_> {
             updating,
             service,
         };
-        self.tell(pod)?;
         let status = status::current(self.sandbox, &findings, self.domain, self.now);
         let quiet = self.quiet_for(&status);
         if quiet.is_none() && !findings.is_the_old_pod_still_good() {
@@ -278,7 +281,10 @@ impl World<'_> {
     /// `is_update_told` makes it worth a write that the status speaks of this generation: the pool waits for that.
     fn write(&self, status: &SandboxStatus, is_update_told: bool) -> ControlFlow<Act> {
         match status::patch(&self.sandbox.status.whole(), status, is_update_told) {
-            Some(patch) => Break(Act::Status(patch)),
+            Some(patch) => Break(match status::news(self.sandbox, status) {
+                Some(news) => Act::Announce(patch, news),
+                None => Act::Status(patch),
+            }),
             None => Continue(()),
         }
     }
@@ -382,6 +388,7 @@ impl World<'_> {
         }
         let updating = self.keep_update(pod)?;
         if let Updating::No | Updating::Done = updating {
+            self.keep_gate(pod, true)?;
             self.keep_metadata(pod)?;
         }
         Continue(updating)
@@ -451,24 +458,5 @@ impl World<'_> {
         let patch = json!({"metadata": {"annotations": {names::POD_NAME: wanted}}});
         let meta = self.sandbox.meta.clone();
         Break(Act::Patch(Part::Sandbox, meta, Guard::SameObject, patch))
-    }
-
-    /// Once, when it begins.
-    fn tell(&self, pod: PodState<'_>) -> ControlFlow<Act> {
-        let PodState::Many(count) = pod else {
-            return Continue(());
-        };
-        let ready = self.sandbox.status.find(status::READY);
-        if self.is_told || ready.is_some_and(|ready| ready.reason() == status::MULTIPLE_PODS) {
-            return Continue(());
-        }
-        let occasion = ready.map(|ready| format!("{}@{}", ready.reason(), ready.since));
-        Break(Act::Tell(News {
-            is_warning: true,
-            reason: status::MULTIPLE_PODS,
-            action: "Reconcile",
-            message: status::multiple_pods(count),
-            occasion: occasion.unwrap_or_default(),
-        }))
     }
 }

@@ -5,6 +5,7 @@
 pub mod compact;
 pub mod decide;
 mod frame;
+pub mod gate;
 mod parts;
 mod run;
 mod service;

@@ -158,7 +158,6 @@ impl Sandboxes {
             volumes: seen.volumes(&stores.volumes, sandbox, blueprint),
             trouble: seen.trouble.clone(),
             trace: self.traces.missing(&sandbox.meta.annotations),
-            is_told: seen.is_told,
             domain: &self.domain,
             now: self.clock.now(),
         }
@@ -223,6 +222,13 @@ impl Sandboxes {
                 seen.outdate(Part::Pod);
                 Ok(())
             }
+            Act::Gate(pod, status) => {
+                let (pods, status) = (&self.stores.pods, status.clone());
+                let written = writer.patch_strategic(pods, pod, Some("status"), status);
+                drop(written.await?);
+                seen.outdate(Part::Pod);
+                Ok(())
+            }
             Act::Create(part, body) => match self.create(sandbox, *part, body.clone()).await {
                 Err(Failure::Exists(_)) => self.read(sandbox, *part, body, seen).await,
                 other => other,
@@ -262,21 +268,24 @@ impl Sandboxes {
                 seen.outdate(*part);
                 Ok(())
             }
-            Act::Status(status) => {
-                let (store, meta) = (&self.stores.sandboxes, &sandbox.meta);
-                // claims and rollouts go by it: what a leader wrote late must not undo what the next one has said
-                writer
-                    .patch_status(store, meta, Guard::Unchanged, status.clone())
-                    .await
-                    .map(drop)
-            }
-            Act::Tell(news) => {
+            Act::Status(status) => self.status(sandbox, status).await,
+            Act::Announce(status, news) => {
+                self.status(sandbox, status).await?;
+                self.rush.over().await;
                 let now = self.clock.now();
                 TELLER.tell(writer, &sandbox.meta, news, now).await;
-                seen.is_told = true;
                 Ok(())
             }
         }
+    }
+
+    async fn status(&self, sandbox: &Sandbox, status: &serde_json::Value) -> Result<(), Failure> {
+        let (store, meta) = (&self.stores.sandboxes, &sandbox.meta);
+        // claims and rollouts go by it: what a leader wrote late must not undo what the next one has said
+        let written = self
+            .writer
+            .patch_status(store, meta, Guard::Unchanged, status.clone());
+        written.await.map(drop)
     }
 
     async fn create(
@@ -386,7 +395,6 @@ struct Seen {
     service: Look<Service>,
     volumes: BTreeMap<String, Look<Volume>>,
     trouble: BTreeMap<Part, String>,
-    is_told: bool,
     /// The last blueprint that was read, with its text.
     blueprint: Option<(Arc<str>, Arc<Blueprint>)>,
 }
@@ -449,7 +457,7 @@ impl Seen {
 
     /// A status that cannot be written cannot tell why.
     fn can_note(&self, act: &Act) -> bool {
-        !matches!(act, Act::Status(_))
+        !matches!(act, Act::Status(_) | Act::Announce(..))
     }
 
     fn note(&mut self, act: Act, failure: Failure) {
@@ -462,13 +470,13 @@ impl Seen {
                 self.whole = Look::Failed;
                 Part::Pod
             }
-            Act::Update(..) => Part::Pod,
+            Act::Update(..) | Act::Gate(..) => Part::Pod,
             Act::ReadService => {
                 self.service = Look::Failed;
                 Part::Service
             }
             Act::Create(part, _) | Act::Patch(part, ..) | Act::Delete(part, _) => part,
-            Act::Status(_) | Act::Tell(_) => Part::Sandbox,
+            Act::Status(_) | Act::Announce(..) => Part::Sandbox,
         };
         self.trouble.insert(part, failure.to_string());
     }

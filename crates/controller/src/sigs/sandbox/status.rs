@@ -10,7 +10,8 @@ use serde_json::Value;
 use super::view::{Pod, Sandbox};
 pub(super) use crate::conditions::{FINISHED, READY};
 use crate::{
-    conditions::{self, Verdict, verdict},
+    conditions::{self, RECONCILER_ERROR, Verdict, verdict},
+    events::News,
     sigs::names,
 };
 
@@ -98,6 +99,37 @@ pub(super) fn has_reason(sandbox: &Sandbox, kind: &str, reason: &str) -> bool {
 pub(super) fn is_coming(status: &SandboxStatus) -> bool {
     let ready = condition(status, READY);
     ready.is_none_or(|ready| ready.status != "True" && ready.reason == NOT_READY)
+}
+
+/// What is worth an event when it is told for the first time.
+pub(super) fn news(sandbox: &Sandbox, status: &SandboxStatus) -> Option<News> {
+    let ready = conditions::find(status.conditions.as_ref(), READY)?;
+    let old = sandbox.status.find(READY);
+    let generation = sandbox.meta.generation;
+    let (reason, is_told, occasion) = match ready.reason.as_str() {
+        MULTIPLE_PODS => (
+            MULTIPLE_PODS,
+            old.is_some_and(|old| old.reason() == MULTIPLE_PODS),
+            old.map(|old| format!("{}@{}", old.reason(), old.since))
+                .unwrap_or_default(),
+        ),
+        // once for each generation, however often it comes and goes
+        RECONCILER_ERROR => (
+            RECONCILER_ERROR,
+            old.is_some_and(|old| {
+                (old.reason(), old.generation) == (RECONCILER_ERROR, Some(generation))
+            }),
+            generation.to_string(),
+        ),
+        _ => return None,
+    };
+    (!is_told).then(|| News {
+        is_warning: true,
+        reason,
+        action: "Reconcile",
+        message: ready.message.clone(),
+        occasion,
+    })
 }
 
 pub(super) fn multiple_pods(count: usize) -> String {
@@ -289,7 +321,7 @@ fn ready(
     }
     if !findings.errors.is_empty() {
         let message = format!("Error seen: {}", findings.errors.join("\n"));
-        return verdict("False", "ReconcilerError", message);
+        return verdict("False", RECONCILER_ERROR, message);
     }
     if sandbox.is_suspended {
         let message = match has_been_suspended {

@@ -132,7 +132,6 @@ impl Known {
             volumes: self.volumes.clone(),
             trouble: self.trouble.clone(),
             trace: self.trace.clone(),
-            is_told: false,
             domain: "cluster.local",
             now: NOON.parse::<Timestamp>().unwrap(),
         })
@@ -148,6 +147,10 @@ impl Known {
             Step::Act(Act::Update(meta, endpoint, body)) => {
                 format!("update @{} {endpoint:?} {body}", meta.version)
             }
+            Step::Act(Act::Gate(meta, status)) => {
+                let gate = &status["status"]["conditions"][0];
+                format!("gate @{} {}", meta.version, gate["status"])
+            }
             Step::Act(Act::Create(part, body)) => {
                 format!("create {part:?} {}", body["metadata"]["name"])
             }
@@ -158,7 +161,7 @@ impl Known {
                 format!("delete {part:?} {}@{}", meta.uid, meta.version)
             }
             Step::Act(Act::Status(_)) => "status".to_owned(),
-            Step::Act(Act::Tell(news)) => format!("tell {}", news.reason),
+            Step::Act(Act::Announce(_, news)) => format!("status and tell {}", news.reason),
         }
     }
 }

@@ -237,7 +237,10 @@ impl World<'_> {
             return Continue(Updating::Impossible(why.to_owned()));
         }
         match self.wait(fence) {
-            Updating::Ongoing(_) => Break(Act::Update(whole.view.meta.clone(), endpoint, body)),
+            Updating::Ongoing(_) => {
+                self.keep_gate(&whole.view, false)?;
+                Break(Act::Update(whole.view.meta.clone(), endpoint, body))
+            }
             // the pool gives it up
             late => Continue(late),
         }

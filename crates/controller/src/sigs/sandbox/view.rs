@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
-use api::sigs::{
-    shared::{Blueprint, SandboxLifetime, SandboxShutdownPolicy},
-    v1beta1::{self, OperatingMode, SandboxStatus},
+use api::{
+    open::{Open, known},
+    sigs::{
+        shared::{Blueprint, SandboxLifetime, SandboxShutdownPolicy},
+        v1beta1::{self, OperatingMode, SandboxStatus},
+    },
 };
 use engine::member::Failure;
 use k8s_openapi::{api::core::v1, apimachinery::pkg::apis::meta::v1::Time};
@@ -12,7 +15,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_with::skip_serializing_none;
 
-use super::{compact::Status, update::Update};
+use super::{
+    compact::Status,
+    gate::{self, ReadinessGate},
+    update::Update,
+};
 use crate::{
     brief::Brief,
     meta::Meta,
@@ -42,7 +49,7 @@ impl View for Sandbox {
         Self {
             meta,
             blueprint: texts.share(spec.blueprint()),
-            is_suspended: spec.operating_mode == Some(OperatingMode::Suspended),
+            is_suspended: known(&spec.operating_mode) == Some(OperatingMode::Suspended),
             lifetime: SandboxLifetime {
                 shutdown_time: spec.shutdown_time,
                 shutdown_policy: spec.shutdown_policy,
@@ -64,8 +71,8 @@ pub struct Spec {
     volume_claim_templates: Option<Box<RawValue>>,
     service: Option<bool>,
     shutdown_time: Option<Time>,
-    shutdown_policy: Option<SandboxShutdownPolicy>,
-    operating_mode: Option<OperatingMode>,
+    shutdown_policy: Option<Open<SandboxShutdownPolicy>>,
+    operating_mode: Option<Open<OperatingMode>>,
 }
 
 impl Spec {
@@ -109,6 +116,8 @@ pub struct Pod {
     /// What its containers say.
     pub trouble: Option<Failure>,
     pub update: Option<Box<Update>>,
+    /// Whether its gate is open, if it has one.
+    pub gate: Option<bool>,
 }
 
 /// Why a container does not run.
@@ -169,14 +178,12 @@ impl Pod {
     }
 }
 
-fn node_name(spec: &RawValue) -> Option<String> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Spec {
-        node_name: Option<String>,
-    }
-    let Spec { node_name } = serde_json::from_str(spec.get()).ok()?;
-    node_name.filter(|name| !name.is_empty())
+/// What is read of a pod's spec.
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct PodSpec {
+    node_name: Option<String>,
+    readiness_gates: Vec<ReadinessGate>,
 }
 
 impl View for Pod {
@@ -184,6 +191,7 @@ impl View for Pod {
 
     fn of(object: Self::Object, texts: &mut Texts) -> Self {
         let update = Update::of(&object);
+        let spec: PodSpec = serde_json::from_str(object.spec.get()).unwrap_or_default();
         let mut meta = Meta::from(object.metadata);
         if update.is_some() {
             meta.annotations = meta.annotations.without(|key| key == names::POD_UPDATE);
@@ -204,7 +212,11 @@ impl View for Pod {
             trouble: containers.filter_map(trouble).next(),
             meta,
             update,
-            node_name: node_name(&object.spec).map(|name| texts.share(name)),
+            gate: gate::state(&spec.readiness_gates, &conditions),
+            node_name: spec
+                .node_name
+                .filter(|name| !name.is_empty())
+                .map(|name| texts.share(name)),
             phase: texts.share(status.phase.unwrap_or_default()),
             ips: ips.map(|ip| ip.ip.into()).collect(),
             is_ready: find("Ready").is_some_and(|condition| condition.status == "True"),

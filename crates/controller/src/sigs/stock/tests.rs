@@ -1,8 +1,9 @@
 use std::sync::Arc;
 
 use engine::{
+    claim::Refusal,
     in_place::Platform,
-    member::{Difference, Time},
+    member::{Difference, Policy, Time},
     revision::name_hash,
     rollout::{Settings, Strategy},
 };
@@ -10,7 +11,9 @@ use serde_json::{Value, json};
 
 use super::{Find, Stock};
 use crate::{
-    sigs::{pool::view::Pool, sandbox::view::Sandbox, template::view::Template},
+    sigs::{
+        pool::member::revision, pool::view::Pool, sandbox::view::Sandbox, template::view::Template,
+    },
     store::{By, Change},
     testing::view,
 };
@@ -18,13 +21,17 @@ use crate::{
 const EXTENSIONS: &str = "extensions.agents.x-k8s.io/v1beta1";
 
 fn pool() -> Pool {
+    pool_with(&json!({}))
+}
+
+fn pool_with(annotations: &Value) -> Pool {
     let base = json!({
         "apiVersion": EXTENSIONS,
         "kind": "SandboxWarmPool",
         "metadata": {"name": "pool", "namespace": "n", "uid": "pool"},
         "spec": {"sandboxTemplateRef": {"name": "one"}},
     });
-    view(base, &json!({}))
+    view(base, &json!({"metadata": {"annotations": annotations}}))
 }
 
 fn template(change: &Value) -> Template {
@@ -139,4 +146,28 @@ fn a_member_without_an_owner_is_known_by_its_content_and_not_by_its_labels() {
     assert_eq!(differs(&labels), Difference::Same);
     let other = json!({"spec": pod(&json!({"command": ["sleep"]}))});
     assert_eq!(differs(&other), Difference::Replace);
+}
+
+#[test]
+fn a_pool_may_name_revisions_that_nobody_gets_and_forbid_claims_to_choose() {
+    let (now, settings) = (Time(u64::MAX), Settings::new(Strategy::OnReplenish));
+    let edited = template(&pod(&json!({"image": "app:2"})));
+    let find = |annotations: Value, template: &Template, wish: Option<Policy>| {
+        let pool = pool_with(&annotations);
+        let found = stock().choose(&pool, template, &settings, "claim", wish, now);
+        found.map(|find| matches!(find, Find::Member(_)))
+    };
+    let bad = format!("other, {}", revision(&member(&json!({}))));
+    let bad = json!({"sandbar.dev/retired-revisions": bad});
+    assert_eq!(find(bad.clone(), &edited, None), Ok(false));
+    // what a pool wants now is never bad
+    assert_eq!(find(bad, &template(&json!({})), None), Ok(true));
+    let other = json!({"sandbar.dev/retired-revisions": "other"});
+    assert_eq!(find(other, &edited, None), Ok(true));
+    let fixed = json!({"sandbar.dev/claim-overrides": "false"});
+    let wish = || Some(Policy::DrainOld);
+    let refused = Err(Refusal::OverrideForbidden);
+    assert_eq!(find(fixed.clone(), &edited, wish()), refused);
+    assert_eq!(find(fixed, &edited, None), Ok(true));
+    assert_eq!(find(json!({}), &edited, wish()), Ok(true));
 }

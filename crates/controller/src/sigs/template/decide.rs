@@ -55,6 +55,30 @@ pub fn decide(template: &Template, found: Option<&Policy>) -> Step {
     }
 }
 
+/// What no pod gets of the metadata that the template asks for, because it is not a template's to give.
+pub fn reserved(template: &Template) -> Option<String> {
+    let metadata = template.blueprint.pod_template.metadata.as_ref()?;
+    let keys = [
+        ("labels", &metadata.labels),
+        ("annotations", &metadata.annotations),
+    ]
+    .into_iter()
+    .flat_map(|(field, map)| map.iter().flatten().map(move |(key, _)| (field, key)))
+    .filter(|(_, key)| names::is_reserved(key));
+    let keys: Vec<String> = keys
+        .map(|(field, key)| format!("{field}[{key:?}]"))
+        .collect();
+    (!keys.is_empty()).then(|| {
+        format!(
+            "podTemplate.metadata: {} reserved and given to no pod; remove or rename what is yours",
+            match &keys[..] {
+                [key] => format!("{key} is"),
+                keys => format!("{} are", keys.join(", ")),
+            }
+        )
+    })
+}
+
 fn delete(found: &Policy) -> Step {
     match found.meta.is_deleting {
         true => Step::Rest,

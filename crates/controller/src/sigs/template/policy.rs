@@ -1,6 +1,9 @@
 //! The network policy that a template wants.
 
-use api::sigs::shared::{NetworkPolicyManagement, NetworkRules};
+use api::{
+    open::known,
+    sigs::shared::{NetworkPolicyManagement, NetworkRules},
+};
 use serde_json::{Map, Value, json};
 
 use super::view::Template;
@@ -21,7 +24,7 @@ pub(crate) fn template_of(policy: &Key) -> Option<Key> {
 /// Nothing if the template wants no policy to be kept.
 pub(super) fn wanted(template: &Template) -> Option<Value> {
     let policies = &template.spec.policies;
-    if policies.network_policy_management == Some(NetworkPolicyManagement::Unmanaged) {
+    if known(&policies.network_policy_management) == Some(NetworkPolicyManagement::Unmanaged) {
         return None;
     }
     let (ingress, egress) = match &policies.network_policy {

@@ -1,12 +1,12 @@
 //! Keeping the network policy of a template.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use super::{
-    decide::{Act, Step, decide},
+    decide::{Act, Step, decide, reserved},
     policy,
     view::{Policy, Template},
 };
@@ -34,6 +34,11 @@ const TELLER: Teller = Teller {
 /// A label and a policy, and a look at what is in the way. Whatever is still to be done then is not to be done in haste.
 const MOST_ACTS: usize = 4;
 
+/// Why something is told of a template.
+const NOT_OWNED: &str = "NetworkPolicyNotOwned";
+const REFUSED: &str = "NetworkPolicyRefused";
+const RESERVED: &str = "ReservedMetadata";
+
 #[derive(Clone, Debug)]
 pub struct Options {
     /// How many templates are worked on at a time.
@@ -51,8 +56,8 @@ pub(crate) struct Templates {
     stores: Stores,
     writer: Writer,
     clock: Clock,
-    /// What was last told of each template. Whoever starts anew tells it again, and the server knows it already.
-    told: Arc<Mutex<HashMap<Key, String>>>,
+    /// What was last told of each template for each reason. Whoever starts anew tells it again, and the server knows it already.
+    told: Arc<Mutex<HashMap<Key, BTreeMap<&'static str, String>>>>,
 }
 
 impl Templates {
@@ -85,16 +90,16 @@ impl Controller for Templates {
                 self.told().remove(&pass.key);
                 return Next::Never;
             };
+            self.tell_of_reserved(&template).await;
             let found = self.stores.policies.get(&policy_key).or(in_the_way.take());
             let act = match decide(&template, found.as_deref()) {
                 Step::Act(act) => act,
                 Step::Rest => {
-                    self.told().remove(&pass.key);
+                    self.forget(&template, &[NOT_OWNED, REFUSED]);
                     return Next::Never;
                 }
                 Step::Barred { policy, why } => {
-                    self.tell(&template, "NetworkPolicyNotOwned", why, &policy)
-                        .await;
+                    self.tell(&template, NOT_OWNED, why, &policy).await;
                     return Next::Never;
                 }
             };
@@ -106,8 +111,7 @@ impl Controller for Templates {
                 },
                 Err(Failure::Refused(why)) => {
                     let occasion = template.meta.generation.to_string();
-                    self.tell(&template, "NetworkPolicyRefused", why, &occasion)
-                        .await;
+                    self.tell(&template, REFUSED, why, &occasion).await;
                     return Next::Retry;
                 }
                 Err(_) => return Next::Retry,
@@ -142,12 +146,25 @@ impl Templates {
         self.writer.read(&self.stores.policies, key).await
     }
 
+    /// A template has no status in which to say it.
+    async fn tell_of_reserved(&self, template: &Template) {
+        match reserved(template) {
+            Some(why) => {
+                let generation = template.meta.generation.to_string();
+                self.tell(template, RESERVED, why, &generation).await;
+            }
+            None => self.forget(template, &[RESERVED]),
+        }
+    }
+
     /// Once for each occasion.
     async fn tell(&self, template: &Template, reason: &'static str, why: String, occasion: &str) {
         let occasion = format!("{occasion} {why}");
-        let known = self
-            .told()
-            .insert(template.meta.key.clone(), occasion.clone());
+        let known = {
+            let mut told = self.told();
+            let told = told.entry(template.meta.key.clone()).or_default();
+            told.insert(reason, occasion.clone())
+        };
         if known.as_ref() == Some(&occasion) {
             return;
         }
@@ -162,7 +179,14 @@ impl Templates {
         TELLER.tell(&self.writer, &template.meta, &news, now).await;
     }
 
-    fn told(&self) -> MutexGuard<'_, HashMap<Key, String>> {
+    /// What is over may begin again.
+    fn forget(&self, template: &Template, reasons: &[&'static str]) {
+        if let Some(told) = self.told().get_mut(&template.meta.key) {
+            told.retain(|reason, _| !reasons.contains(reason));
+        }
+    }
+
+    fn told(&self) -> MutexGuard<'_, HashMap<Key, BTreeMap<&'static str, String>>> {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

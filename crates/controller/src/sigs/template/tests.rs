@@ -4,7 +4,7 @@ use api::patch::merge;
 use serde_json::{Value, json};
 
 use super::{
-    decide::{Act, Step, decide},
+    decide::{Act, Step, decide, reserved},
     policy::{canonical, patch, wanted},
     template_of,
     view::{Policy, Template},
@@ -169,4 +169,34 @@ fn a_policy_tells_by_its_name_whose_it_would_be() {
     let of = |name| template_of(&Key::new("n", name)).map(|key| key.to_string());
     assert_eq!(of("tools-network-policy").as_deref(), Some("n/tools"));
     assert_eq!(of("tools"), None);
+}
+
+#[test]
+fn metadata_that_is_not_a_templates_to_give_is_named() {
+    let given = |metadata: Value| {
+        let mut object = template(&json!({}));
+        object.blueprint.pod_template.metadata = serde_json::from_value(metadata).unwrap();
+        reserved(&object)
+    };
+    let own = json!({
+        "labels": {"app": "agent", "agents.x-k8s.io.example/a": "b"},
+        "annotations": {"note": "mine"},
+    });
+    assert_eq!(given(own), None);
+    assert_eq!(given(Value::Null), None);
+    let one = given(json!({"labels": {"extensions.agents.x-k8s.io/a": "b", "app": "agent"}}));
+    let message = r#"podTemplate.metadata: labels["extensions.agents.x-k8s.io/a"] is reserved"#;
+    assert!(
+        one.as_ref().is_some_and(|one| one.starts_with(message)),
+        "{one:?}"
+    );
+    let two = given(json!({
+        "labels": {"agents.x-k8s.io/claim-uid": "x"},
+        "annotations": {"opentelemetry.io/trace-context": "x"},
+    }));
+    let message = r#"labels["agents.x-k8s.io/claim-uid"], annotations["opentelemetry.io/trace-context"] are reserved"#;
+    assert!(
+        two.as_ref().is_some_and(|two| two.contains(message)),
+        "{two:?}"
+    );
 }

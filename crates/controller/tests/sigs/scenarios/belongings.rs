@@ -37,6 +37,7 @@ pub(crate) async fn a_foreign_pod_is_an_error_until_it_is_gone(stage: &Stage) {
         .until_ready_is("False", "ReconcilerError", message)
         .await;
     assert_eq!(status.pod_ips, None);
+    stage.until_warned("ReconcilerError", 1, message).await;
     let same: Pod = stage.api().get("box").await.unwrap();
     assert_eq!(
         (same.uid(), same.owner_references()),

@@ -206,6 +206,7 @@ pub(crate) async fn a_claim_takes_a_member(stage: &Stage) {
     let annotations = json!({
         "agents.x-k8s.io/pod-name": "pool-0",
         "agents.x-k8s.io/sandbox-template-ref": "small",
+        "sandbar.dev/revision": format!("{}-by-hand", name_hash("small")),
     });
     assert_eq!(json!(sandbox.annotations()), annotations);
     let pod = json!({
@@ -259,11 +260,15 @@ pub(crate) async fn a_claim_on_an_empty_pool_starts_a_sandbox(stage: &Stage) {
         (sandbox.name_any().as_str(), launch(&sandbox)),
         ("claim", "cold")
     );
-    let annotations = json!({
+    let mut annotations = sandbox.annotations().clone();
+    let revision = annotations.remove("sandbar.dev/revision").unwrap();
+    let of_template = format!("{}-", name_hash("small"));
+    assert!(revision.starts_with(&of_template), "{revision}");
+    let others = json!({
         "agents.x-k8s.io/pod-name": "claim",
         "agents.x-k8s.io/sandbox-template-ref": "small",
     });
-    assert_eq!(json!(sandbox.annotations()), annotations);
+    assert_eq!(json!(annotations), others);
     let claimed = stored(stage, "claim").await;
     assert_eq!(
         claimed.annotations()["agents.x-k8s.io/sandbox-name"],
@@ -278,6 +283,8 @@ pub(crate) async fn a_claim_with_variables_starts_a_sandbox(stage: &Stage) {
     let env = json!([{"name": "MODE", "value": "fast"}]);
     claim(stage, "claim", json!({"env": env}), json!({})).await;
     until_reason(stage, "claim", "EnvVarsInjectionRejected").await;
+    let why = "does not let claims set variables";
+    stage.until_warned("EnvVarsInjectionRejected", 1, why).await;
     let patch = json!({"spec": {"envVarsInjectionPolicy": "Allowed"}});
     stage.patch::<SandboxTemplate>("small", patch).await;
     let sandbox = until_ready(stage, "claim").await;
@@ -338,14 +345,17 @@ pub(crate) async fn a_claim_waits_for_its_pool_and_its_template(stage: &Stage) {
     let seen = until_reason(stage, "claim", "WarmPoolNotFound").await;
     let message = r#"SandboxWarmPool "pool" not found"#;
     assert_eq!(condition(&seen, "Ready").unwrap().message, message);
+    stage.until_warned("WarmPoolNotFound", 1, message).await;
     stage.is_quiet().await;
     pool(stage, 0).await;
     let seen = until_reason(stage, "claim", "TemplateNotFound").await;
     let message = r#"SandboxTemplate "small" not found"#;
     assert_eq!(condition(&seen, "Ready").unwrap().message, message);
     assert_eq!(name_of(&seen), None);
+    stage.until_warned("TemplateNotFound", 1, message).await;
     template(stage, json!({})).await;
     until_ready(stage, "claim").await;
+    stage.until_warned("WarmPoolNotFound", 1, "").await;
 }
 
 pub(crate) async fn bad_metadata_is_refused_until_it_is_mended(stage: &Stage) {
@@ -354,6 +364,12 @@ pub(crate) async fn bad_metadata_is_refused_until_it_is_mended(stage: &Stage) {
     claim(stage, "claim", bad, json!({})).await;
     let seen = until_reason(stage, "claim", "InvalidMetadata").await;
     assert_eq!(name_of(&seen), None);
+    let why = r#"additionalPodMetadata.labels["app"]"#;
+    stage.until_warned("InvalidMetadata", 1, why).await;
+    let worse = json!({"spec": {"additionalPodMetadata": {"labels": {"app": "yours"}}}});
+    stage.patch::<SandboxClaim>("claim", worse).await;
+    stage.settle().await;
+    stage.until_warned("InvalidMetadata", 1, why).await;
     let good = json!({"spec": {"additionalPodMetadata": {
         "labels": {"app": null, "sandbox.users.io/app": "mine"},
     }}});
@@ -371,6 +387,53 @@ pub(crate) async fn bad_metadata_is_refused_until_it_is_mended(stage: &Stage) {
             .is_some_and(|it| it == "yours")
     };
     stage.until("pod in step", get, follows).await;
+}
+
+pub(crate) async fn metadata_that_cannot_be_kept_in_step_is_told_until_it_can(stage: &Stage) {
+    stock(stage, 1).await;
+    let team =
+        |name: &str| json!({"additionalPodMetadata": {"labels": {"sandbox.users.io/team": name}}});
+    claim(stage, "claim", team("one"), json!({})).await;
+    let sandbox = until_ready(stage, "claim").await;
+    stage.delete::<SandboxTemplate>("small").await;
+    stage.settle().await;
+    let patch = json!({"spec": team("two")});
+    stage.patch::<SandboxClaim>("claim", patch).await;
+    let seen = until_reason(stage, "claim", "ReconcilerError").await;
+    let message = &condition(&seen, "Ready").unwrap().message;
+    let why = r#"additionalPodMetadata cannot be kept in step: SandboxTemplate "small" not found"#;
+    assert!(message.ends_with(why), "{message}");
+    assert_eq!(name_of(&seen), Some(sandbox.name_any()));
+    stage.until_warned("ReconcilerError", 1, why).await;
+    stage.is_quiet().await;
+    template(stage, json!({})).await;
+    let get = async || stage.api::<Pod>().get(&sandbox.name_any()).await.unwrap();
+    let follows = |pod: &Pod| {
+        let team = pod.labels().get("sandbox.users.io/team");
+        team.is_some_and(|team| team == "two")
+    };
+    stage.until("pod in step", get, follows).await;
+    until_ready(stage, "claim").await;
+}
+
+/// The reference names the sandbox on a claim only if it was adopted.
+pub(crate) async fn a_claim_that_the_reference_started_cold_costs_nothing(stage: &Stage) {
+    const NAMED: &str = "agents.x-k8s.io/sandbox-name";
+    stock(stage, 0).await;
+    claim(stage, "claim", json!({}), json!({})).await;
+    until_ready(stage, "claim").await;
+    stage.is_quiet().await;
+    let writes = stage.writes();
+    let unnamed = json!({"metadata": {"annotations": {NAMED: null}}});
+    stage.patch::<SandboxClaim>("claim", unnamed).await;
+    stage.settle().await;
+    if !stage.is_disturbed() {
+        stage.restart();
+        stage.is_quiet().await;
+        assert_eq!(stage.writes(), writes, "{}", stage.story("a write"));
+        let annotations = stored(stage, "claim").await.annotations().clone();
+        assert!(!annotations.contains_key(NAMED), "{annotations:?}");
+    }
 }
 
 fn in_an_hour(stage: &Stage, policy: &str) -> Value {
@@ -416,10 +479,19 @@ pub(crate) async fn an_expired_claim_is_retained_and_can_come_back(stage: &Stage
     let message = "Claim expired. Sandbox cleanup initiated.";
     assert_eq!(condition(&seen, "Ready").unwrap().message, message);
     stage.is_quiet().await;
+    stage.until_told("ClaimExpired", 1).await;
     let patch = json!({"spec": {"lifecycle": null}});
     stage.patch::<SandboxClaim>("claim", patch).await;
     let sandbox = until_ready(stage, "claim").await;
     assert_eq!(launch(&sandbox), "cold");
+    let again = json!({"spec": in_an_hour(stage, "Retain")});
+    stage.patch::<SandboxClaim>("claim", again).await;
+    stage.settle().await;
+    pass_an_hour(stage).await;
+    until_reason(stage, "claim", "ClaimExpired").await;
+    until_no_sandboxes(stage).await;
+    stage.until("bare again", look, is_bare).await;
+    stage.until_told("ClaimExpired", 2).await;
 }
 
 async fn is_deleted_after(stage: &Stage, policy: &str) {
@@ -433,6 +505,8 @@ async fn is_deleted_after(stage: &Stage, policy: &str) {
         assert_eq!(taken(stage).await.0, 0);
     }
     until_no_sandboxes(stage).await;
+    // that it is over, and that it goes
+    stage.until_told("ClaimExpired", 2).await;
 }
 
 pub(crate) async fn an_expired_claim_is_deleted(stage: &Stage) {
@@ -535,13 +609,10 @@ pub(crate) async fn a_waiting_claim_is_served_when_a_member_becomes_ready(stage:
     stage.until("on its way", look, |pods| *pods == 1).await;
     claim(stage, "claim", json!({}), json!({})).await;
     let is_served = async || name_of(&status(stage, "claim").await).is_some();
-    for _ in 0..2000 {
-        if is_served().await || stage.is_disturbed() {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    assert!(is_served().await || stage.is_disturbed(), "nobody told it");
+    let is_enough = |is_served: &bool| *is_served || stage.is_disturbed();
+    stage
+        .until_at_once("somebody tells it", is_served, is_enough)
+        .await;
     let sandbox = until_ready(stage, "claim").await;
     assert!(launch(&sandbox) == "warm" || stage.is_disturbed());
 }

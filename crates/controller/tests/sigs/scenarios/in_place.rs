@@ -3,8 +3,13 @@
 use std::time::Duration;
 
 use api::sigs::v1beta1::{Sandbox, SandboxStatus};
+use controller::sigs::sandbox::gate::GATE;
+use futures::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::core::v1::Pod;
-use kube::ResourceExt as _;
+use kube::{
+    ResourceExt as _,
+    api::{WatchEvent, WatchParams},
+};
 use local::clock::after;
 use serde_json::{Value, json};
 
@@ -102,6 +107,51 @@ pub(crate) async fn a_new_image_comes_into_the_running_pod(stage: &Stage) {
     assert_eq!(pod.labels()["app"], "newer");
     let id = |pod| at(pod, "/status/containerStatuses/0/containerID");
     assert_ne!(id(&pod), id(&before));
+    edit(stage, &json!({FENCE: null}), json!({})).await;
+}
+
+/// Every state that the pod has had since.
+async fn states_since(stage: &Stage, before: &Pod, last: &Pod) -> Vec<Pod> {
+    let (pods, since) = (stage.api::<Pod>(), before.resource_version().unwrap());
+    let events = pods.watch(&WatchParams::default(), &since).await.unwrap();
+    let (mut events, mut states) = (events.boxed(), Vec::<Pod>::new());
+    let end = last.resource_version();
+    while states.last().and_then(Pod::resource_version) != end {
+        if let Some(WatchEvent::Modified(pod)) = events.try_next().await.unwrap() {
+            states.push(pod);
+        }
+    }
+    states
+}
+
+fn has(pod: &Pod, kind: &str) -> bool {
+    let conditions = pod.status.iter().flat_map(|status| &status.conditions);
+    let mut conditions = conditions.flatten();
+    conditions.any(|condition| condition.type_ == kind && condition.status == "True")
+}
+
+pub(crate) async fn a_pod_behind_a_gate_is_not_ready_while_it_changes(stage: &Stage) {
+    let gated = |image: &str| {
+        let mut template = main(image, &json!({}));
+        template["spec"]["readinessGates"] = json!([{"conditionType": GATE}]);
+        template
+    };
+    let before = ready(stage, gated("app:1")).await;
+    assert!(has(&before, GATE));
+    edit(stage, &in_a_month(stage), gated("app:2")).await;
+    let after = until_updated(stage, &before).await;
+    assert_eq!(images(&after), ["app:2", "app:2"]);
+    assert!(has(&after, GATE) && has(&after, "Ready"));
+    let states = states_since(stage, &before, &after).await;
+    let is_half_done = |pod: &&Pod| {
+        let [wanted, runs] = images(pod);
+        wanted == "app:2" && runs != "app:2"
+    };
+    let half_done: Vec<_> = states.iter().filter(is_half_done).collect();
+    assert!(!half_done.is_empty());
+    for pod in half_done {
+        assert!(!has(pod, GATE) && !has(pod, "Ready"), "{:?}", pod.status);
+    }
     edit(stage, &json!({FENCE: null}), json!({})).await;
 }
 

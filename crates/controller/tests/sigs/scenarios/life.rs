@@ -229,11 +229,8 @@ pub(crate) async fn several_pods_are_refused_until_one_is_left(stage: &Stage) {
         .await;
     let annotations = stage.sandbox().await.annotations().clone();
     assert_eq!(annotations["agents.x-k8s.io/pod-name"], "second");
-    let events: Vec<Event> = stage.list().await;
-    assert!(events.len() <= 1, "{events:?}");
-    for event in events {
-        assert_eq!(event.note.as_deref(), Some(message));
-        assert_eq!(event.type_.as_deref(), Some("Warning"));
+    stage.until_warned("MultiplePods", 1, message).await;
+    for event in stage.list::<Event>().await {
         assert_eq!(
             event.reporting_controller.as_deref(),
             Some("sandbox-controller")

@@ -5,6 +5,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use serde_json::json;
 
+use super::broken::is_told_once;
 use crate::stage::{Stage, pool, template};
 
 pub(crate) const POOL_HASH: &str = "91dd7983";
@@ -46,6 +47,12 @@ pub(crate) fn reason(status: &SandboxWarmPoolStatus, kind: &str) -> (String, Str
     found.next().map_or_else(Default::default, |it| {
         (it.status.clone(), it.reason.clone())
     })
+}
+
+pub(crate) fn message(status: &SandboxWarmPoolStatus, kind: &str) -> String {
+    let mut conditions = status.conditions.iter().flatten();
+    let found = conditions.find(|condition| condition.type_ == kind);
+    found.map(|it| it.message.clone()).unwrap_or_default()
 }
 
 pub(crate) async fn scale(stage: &Stage, replicas: u32) {
@@ -119,6 +126,12 @@ pub(crate) async fn a_pool_without_a_template_waits_for_it(stage: &Stage) {
         .until("the template is missed", observe, is_told)
         .await;
     assert!(members(stage).await.is_empty());
+    is_told_once(
+        stage,
+        "TemplateNotFound",
+        "SandboxTemplate \"one\" not found",
+    )
+    .await;
     stage
         .create::<SandboxTemplate>(template("one", "app:1", json!({})))
         .await;
@@ -243,17 +256,13 @@ pub(crate) async fn a_spec_that_cannot_be_followed_is_told_and_claims_are_still_
     let invalid = ("True".to_owned(), "InvalidSpec".to_owned());
     let is_told = |status: &SandboxWarmPoolStatus| reason(status, "Stalled") == invalid;
     let told = stage.until("the spec is refused", observe, is_told).await;
-    let message = told
-        .conditions
-        .unwrap()
-        .into_iter()
-        .find(|it| it.type_ == "Stalled");
-    let message = message.unwrap().message;
+    let message = message(&told, "Stalled");
     assert!(
         message.contains("rollingUpdate.priorityStrategy") && message.contains("remove one"),
         "{message}"
     );
     until_full(stage, 2).await;
+    is_told_once(stage, "InvalidSpec", "remove one").await;
     stage.patch::<SandboxTemplate>(
         "one",
         json!({"spec": {"podTemplate": {"spec": {"containers": [{"name": "main", "image": "app:2"}]}}}}),

@@ -7,8 +7,14 @@ use k8s_openapi::api::apps::v1::ControllerRevision;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use super::pools::{is_ready, members, reason, scale, status, until_full};
+use super::{
+    policies::until_given,
+    pools::{is_ready, members, reason, scale, status, until_full},
+    together::{claim_with, until_stocked},
+};
 use crate::stage::{Stage, pool, template};
+
+const RETIRED: &str = "sandbar.dev/retired-revisions";
 
 pub(crate) fn image(sandbox: &Sandbox) -> String {
     let spec = sandbox.spec.blueprint.pod_template.spec.json();
@@ -225,6 +231,44 @@ pub(crate) async fn a_partition_keeps_members_back(stage: &Stage) {
     until_rolled(stage, 4, "app:2", 3).await;
 }
 
+async fn retired(stage: &Stage) -> Option<String> {
+    let pool: SandboxWarmPool = stage.api().get("pool").await.unwrap();
+    pool.annotations().get(RETIRED).cloned()
+}
+
+/// Retired while it is the target, as `rollout undo --retire` does it, and wanted again later.
+pub(crate) async fn a_retired_revision_that_is_wanted_again_is_one_like_any_other(stage: &Stage) {
+    fill(stage, 3, strategy("Recreate")).await;
+    set_image(stage, "app:2").await;
+    until_rolled(stage, 3, "app:2", 0).await;
+    let bad = status(stage).await.update_revision.unwrap();
+    // who goes back does so by the history
+    let stored = async || stage.list::<ControllerRevision>().await;
+    let is_stored = |stored: &Vec<ControllerRevision>| {
+        let mut names = stored.iter().map(ResourceExt::name_any);
+        names.any(|name| name.ends_with(&bad))
+    };
+    stage.until("it is stored", stored, is_stored).await;
+    let mark = json!({"metadata": {"annotations": {RETIRED: format!("others,{bad}")}}});
+    stage.patch::<SandboxWarmPool>("pool", mark).await;
+    set_image(stage, "app:1").await;
+    until_rolled(stage, 3, "app:1", 0).await;
+    assert_eq!(retired(stage).await, Some(format!("others,{bad}")));
+    set_image(stage, "app:2").await;
+    until_rolled(stage, 3, "app:2", 0).await;
+    let look = async || retired(stage).await;
+    let is_free = |retired: &Option<String>| retired.as_deref() == Some("others");
+    stage.until("it is not bad any more", look, is_free).await;
+    let mut slowly = rolling(json!({}));
+    // who has grown has heard of the strategy too
+    slowly["replicas"] = json!(4);
+    let slowly = json!({"spec": slowly});
+    stage.patch::<SandboxWarmPool>("pool", slowly).await;
+    until_full(stage, 4).await;
+    set_image(stage, "app:3").await;
+    until_rolled(stage, 4, "app:3", 3).await;
+}
+
 pub(crate) async fn going_back_raises_the_old_revision(stage: &Stage) {
     fill(stage, 2, rolling(json!({}))).await;
     set_image(stage, "app:2").await;
@@ -246,8 +290,13 @@ pub(crate) async fn going_back_raises_the_old_revision(stage: &Stage) {
 }
 
 pub(crate) async fn the_history_keeps_what_is_used_and_ten_others(stage: &Stage) {
-    const EDITS: i64 = 13;
+    const EDITS: i64 = 15;
     fill(stage, 1, strategy("OnReplenish")).await;
+    let brings = json!({"spec": {"envVarsInjectionPolicy": "Allowed"}});
+    stage.patch::<SandboxTemplate>("one", brings).await;
+    claim_with(stage, "warm", json!({})).await;
+    assert_eq!(image(&until_given(stage, "warm").await), "app:1");
+    let stock = until_stocked(stage, 1, "app:1").await;
     let stored = async || {
         let revisions: Vec<ControllerRevision> = stage.list().await;
         let numbers = revisions.iter().map(|one| one.revision);
@@ -257,9 +306,19 @@ pub(crate) async fn the_history_keeps_what_is_used_and_ten_others(stage: &Stage)
         set_image(stage, &format!("app:{number}")).await;
         let is_stored = |stored: &BTreeSet<i64>| stored.contains(&number);
         stage.until("the edit is stored", stored, is_stored).await;
+        if number == 2 {
+            // from now on only a claim has the first
+            stage.delete::<Sandbox>(&stock[0].name_any()).await;
+            until_stocked(stage, 1, "app:2").await;
+        }
+        if number == 3 {
+            let variable = json!([{"name": "A", "value": "b"}]);
+            claim_with(stage, "cold", json!({"env": variable})).await;
+            assert_eq!(image(&until_given(stage, "cold").await), "app:3");
+        }
     }
-    // the member is still of the first, and the last is wanted
-    let kept: BTreeSet<i64> = [1].into_iter().chain(EDITS - 10..=EDITS).collect();
+    // a claim has the first, the member is of the second, another claim has the third, and the last is wanted
+    let kept: BTreeSet<i64> = (1..=3).chain(EDITS - 10..=EDITS).collect();
     let is_kept = |stored: &BTreeSet<i64>| *stored == kept;
     stage.until("the others are gone", stored, is_kept).await;
 }

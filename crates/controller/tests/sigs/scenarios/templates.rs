@@ -1,7 +1,7 @@
 //! The network policy of a template.
 
 use api::sigs::v1beta1::SandboxTemplate;
-use k8s_openapi::api::{events::v1::Event, networking::v1::NetworkPolicy};
+use k8s_openapi::api::networking::v1::NetworkPolicy;
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
@@ -152,15 +152,11 @@ pub(crate) async fn a_foreign_policy_is_left_alone_until_it_is_gone(stage: &Stag
     stage.until("another", list, |count| *count == 2).await;
     let same: NetworkPolicy = stage.api().get(POLICY).await.unwrap();
     assert_eq!(same.resource_version(), foreign.resource_version());
-    // nothing depends on an event, so that one may be lost
-    let told: Vec<Event> = stage.list().await;
-    assert!(told.len() <= 1, "{told:?}");
     let message =
         format!("NetworkPolicy {POLICY:?} exists and is not controlled by this SandboxTemplate");
-    for event in told {
-        assert_eq!(event.note.as_ref(), Some(&message));
-        assert_eq!(event.type_.as_deref(), Some("Warning"));
-    }
+    stage
+        .until_warned("NetworkPolicyNotOwned", 1, &message)
+        .await;
 
     stage.delete::<SandboxTemplate>("other").await;
     stage.delete::<NetworkPolicy>(POLICY).await;
@@ -172,8 +168,28 @@ pub(crate) async fn rules_that_the_server_refuses_are_told_and_mended(stage: &St
     let bad = json!({"networkPolicy": {"egress": [{"to": [{"ipBlock": {"cidr": "nonsense"}}]}]}});
     create(stage, bad).await;
     until_labelled(stage).await;
+    stage
+        .until_warned("NetworkPolicyRefused", 1, "nonsense")
+        .await;
+    assert_eq!(stage.list::<NetworkPolicy>().await, []);
     edit(stage, json!({"networkPolicy": null})).await;
     until_policy_is(stage, &built_in()).await;
+    stage.until_warned("NetworkPolicyRefused", 1, "").await;
+}
+
+pub(crate) async fn metadata_that_is_reserved_is_told(stage: &Stage) {
+    let metadata = |labels: Value| json!({"podTemplate": {"metadata": {"labels": labels}}});
+    let key = "agents.x-k8s.io/claim-uid";
+    create(stage, json!({})).await;
+    until_policy_is(stage, &built_in()).await;
+    edit(stage, metadata(json!({key: "mine", "app": "agent"}))).await;
+    stage.until_warned("ReservedMetadata", 1, key).await;
+    stage.is_quiet().await;
+    edit(stage, metadata(json!({key: null}))).await;
+    stage.settle().await;
+    stage.until_warned("ReservedMetadata", 1, key).await;
+    edit(stage, metadata(json!({key: "again"}))).await;
+    stage.until_warned("ReservedMetadata", 2, key).await;
 }
 
 pub(crate) async fn a_deleted_template_takes_its_policy_along(stage: &Stage) {

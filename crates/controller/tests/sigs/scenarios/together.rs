@@ -13,7 +13,7 @@ use super::{
 };
 use crate::stage::{Stage, pool, template};
 
-async fn fill(stage: &Stage, replicas: usize, strategy: Value) {
+pub(super) async fn fill(stage: &Stage, replicas: usize, strategy: Value) {
     stage
         .create::<SandboxTemplate>(template("one", "app:1", json!({})))
         .await;
@@ -37,7 +37,7 @@ async fn stock(stage: &Stage) -> Vec<Sandbox> {
     all
 }
 
-async fn until_stocked(stage: &Stage, count: usize, wanted: &str) -> Vec<Sandbox> {
+pub(super) async fn until_stocked(stage: &Stage, count: usize, wanted: &str) -> Vec<Sandbox> {
     let observe = async || (stock(stage).await, status(stage).await);
     let number = i32::try_from(count).unwrap();
     let (stock, _) = stage
@@ -57,18 +57,24 @@ async fn until_stocked(stage: &Stage, count: usize, wanted: &str) -> Vec<Sandbox
     stock
 }
 
-async fn claim(stage: &Stage, name: &str) {
+pub(super) async fn claim(stage: &Stage, name: &str) {
+    claim_with(stage, name, json!({})).await;
+}
+
+/// A claim that asks for this, too.
+pub(super) async fn claim_with(stage: &Stage, name: &str, mut spec: Value) {
+    spec["warmPoolRef"] = json!({"name": "pool"});
     let object = json!({
         "apiVersion": "extensions.agents.x-k8s.io/v1beta1",
         "kind": "SandboxClaim",
         "metadata": {"name": name},
-        "spec": {"warmPoolRef": {"name": "pool"}},
+        "spec": spec,
     });
     stage.create::<SandboxClaim>(object).await;
 }
 
 /// Waits until each claim has a sandbox of its own that is Ready, and no claim has two. Names the sandboxes.
-async fn until_served(stage: &Stage, count: usize) -> BTreeSet<String> {
+pub(super) async fn until_served(stage: &Stage, count: usize) -> BTreeSet<String> {
     let observe = async || {
         let claims: Vec<SandboxClaim> = stage.list().await;
         let given = claims.iter().filter_map(|claim| {

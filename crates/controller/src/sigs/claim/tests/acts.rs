@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::{Scene, bound, condition, member, noon};
 use crate::{
     clock::after,
+    events::News,
     queue::Next,
     sigs::{
         claim::decide::{Act, Offer},
@@ -283,6 +284,44 @@ fn the_wish_for_a_revision_is_granted_or_refused() {
 }
 
 #[test]
+fn under_recreate_nothing_is_chosen_or_made_by_a_template_that_may_be_older_than_the_claim() {
+    let env = json!({"spec": {"env": [{"name": "A", "value": "1"}]}});
+    for asks in [json!({}), env] {
+        for (kind, is_behind, waits) in [
+            ("Recreate", true, true),
+            ("Recreate", false, false),
+            ("OnReplenish", true, false),
+            ("RollingUpdate", true, false),
+        ] {
+            let mut scene = Scene::new(&asks);
+            let pool = super::pool_with(&json!({"updateStrategy": {"type": kind}}));
+            scene.pool = Look::Found(Arc::new(pool));
+            scene.is_behind = is_behind;
+            let is_caught_up = !matches!(scene.act(), Act::CatchUp);
+            assert_eq!(is_caught_up, !waits, "{kind} {is_behind}");
+        }
+    }
+}
+
+#[test]
+fn who_requires_the_newest_is_not_answered_by_a_template_that_may_be_older_than_the_claim() {
+    let wish = json!({"metadata": {"annotations": {"sandbar.dev/claim-policy": "RequireNewest"}}});
+    for (asks, policy, waits) in [
+        (json!({}), "RequireNewest", true),
+        (wish, "PreferNewest", true),
+        (json!({}), "PreferNewest", false),
+        (json!({}), "DrainOld", false),
+    ] {
+        let mut scene = Scene::new(&asks);
+        let pool = super::pool_with(&json!({"claimPolicy": policy}));
+        scene.pool = Look::Found(Arc::new(pool));
+        scene.is_behind = true;
+        let is_caught_up = !matches!(scene.act(), Act::CatchUp);
+        assert_eq!(is_caught_up, !waits, "{policy} {asks}");
+    }
+}
+
+#[test]
 fn what_cannot_be_had_of_a_running_pod_is_started() {
     let env = json!({"spec": {"env": [{"name": "A", "value": "1"}]}});
     let mut scene = Scene::new(&env);
@@ -316,10 +355,69 @@ fn a_sandbox_that_is_known_to_be_gone_is_not_named_any_more() {
         .sandboxes
         .looked
         .insert("pool-1".to_owned(), Look::Missing);
-    let Act::Status(patch) = scene.act() else {
+    let Act::Announce(patch, _) = scene.act() else {
         panic!("no status");
     };
     assert_eq!(patch["sandbox"], Value::Null);
+}
+
+/// What a claim is told of, and what it says then, in the words of both.
+fn refusal(scene: &Scene) -> (News, Value) {
+    match scene.act() {
+        Act::Announce(patch, news) => (news, patch),
+        act => panic!("nothing is announced: {act:?}"),
+    }
+}
+
+#[test]
+fn a_refusal_is_an_event_once_for_each_reason_and_generation() {
+    let bad = |generation: i64, conditions: Value| {
+        Scene::new(&json!({
+            "metadata": {"generation": generation},
+            "spec": {"additionalPodMetadata": {"labels": {"app": "mine"}}},
+            "status": {"conditions": conditions},
+        }))
+    };
+    let (first, patch) = refusal(&bad(2, json!([])));
+    assert!(first.is_warning);
+    assert_eq!(first.reason, "InvalidMetadata");
+    assert_eq!(patch["conditions"][0]["message"], first.message);
+    assert_eq!(bad(2, patch["conditions"].clone()).rest(), Next::Never);
+    let mut other = patch["conditions"].clone();
+    other[0]["message"] = json!("in other words");
+    assert!(matches!(bad(2, other).act(), Act::Status(_)));
+    let mut other = patch["conditions"].clone();
+    other[0]["reason"] = json!("WarmPoolNotFound");
+    assert_eq!(refusal(&bad(2, other.clone())).0, first);
+    let (third, _) = refusal(&bad(3, other));
+    assert_ne!(third.occasion, first.occasion);
+}
+
+#[test]
+fn a_claim_that_asks_for_metadata_says_what_keeps_it_from_having_it_in_step() {
+    let asks = json!({"spec": {"additionalPodMetadata": {"annotations": {"note": "mine"}}}});
+    let mut scene = Scene::with(&answered(&asks), [bound(&json!({}))]);
+    scene.template = Look::Unknown;
+    assert!(matches!(scene.act(), Act::ReadTemplate));
+    scene.pool = Look::Unknown;
+    assert!(matches!(scene.act(), Act::ReadPool));
+    scene.pool = Look::Missing;
+    let (news, patch) = refusal(&scene);
+    let message = r#"Error seen: additionalPodMetadata cannot be kept in step: SandboxWarmPool "pool" not found"#;
+    assert_eq!((news.reason, &*news.message), ("ReconcilerError", message));
+    assert_eq!(patch.get("sandbox"), None, "it has what it had");
+    let mut told = answered(&asks);
+    told["status"]["conditions"] = patch["conditions"].clone();
+    scene.claim = super::claim(&told);
+    scene.pool = Look::Unknown;
+    // nobody looks for it in haste
+    assert_eq!(scene.rest(), Next::In(seconds(60)));
+    let plain = Scene {
+        pool: Look::Unknown,
+        template: Look::Unknown,
+        ..Scene::with(&answered(&json!({})), [bound(&json!({}))])
+    };
+    assert_eq!(plain.rest(), Next::Never);
 }
 
 fn ending(policy: &str, reason: &str) -> Value {
@@ -333,7 +431,7 @@ fn ending(policy: &str, reason: &str) -> Value {
 fn an_end_is_first_told_and_then_made() {
     for policy in ["Retain", "Delete", "DeleteForeground"] {
         let scene = Scene::with(&ending(policy, "DependenciesReady"), [bound(&json!({}))]);
-        assert!(matches!(scene.act(), Act::Expire(_)));
+        assert!(matches!(scene.act(), Act::Announce(..)));
         let words = "Claim expired. Sandbox cleanup initiated.";
         assert_eq!(scene.ready(), ("ClaimExpired".to_owned(), words.to_owned()));
     }
@@ -386,7 +484,7 @@ fn an_end_that_is_to_come_is_waited_for() {
     );
     assert!(matches!(
         Scene::with(&claim(3600), [sandbox()]).act(),
-        Act::Expire(_)
+        Act::Announce(..)
     ));
     // and has come back since
     let mut revived = claim(3600);

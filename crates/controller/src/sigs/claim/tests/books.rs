@@ -10,7 +10,7 @@ use crate::{
     sigs::{
         claim::{
             concerns,
-            ledger::{Ledger, Memory},
+            ledger::{Given, Ledger, Memory},
             metadata::bookkeeping,
         },
         sandbox::view::Sandbox,
@@ -47,6 +47,49 @@ fn everything_is_written_at_once_when_the_claim_is_ready() {
     let unknown = books(&ready(&json!({})), &Memory::default(), false).unwrap();
     let stamp = &unknown["metadata"]["annotations"]["agents.x-k8s.io/claim-first-ready-at"];
     assert_eq!(stamp, "unknown");
+}
+
+#[test]
+fn a_sandbox_that_was_made_for_its_claim_is_named_with_the_stamps_or_not_at_all() {
+    let books = |annotations: Value| {
+        let claim = claim(&ready(&json!({"metadata": {"annotations": annotations}})));
+        bookkeeping(&claim, "mine", &Memory::default(), false)
+    };
+    let all = json!({"metadata": {"annotations": {
+        "agents.x-k8s.io/sandbox-name": "mine",
+        "agents.x-k8s.io/claim-first-ready-at": "unknown",
+    }}});
+    assert_eq!(books(json!({})), Some(all));
+    // as the reference leaves a claim that it has started cold
+    let stamped = json!({
+        "agents.x-k8s.io/controller-first-observed-at": "x",
+        "agents.x-k8s.io/claim-first-ready-at": "y",
+    });
+    assert_eq!(books(stamped), None);
+}
+
+#[test]
+fn which_revision_was_given_is_written_with_the_other_stamps_or_not_at_all() {
+    let given = |is_stale| Memory {
+        given: Some(Given {
+            revision: "one-2".to_owned(),
+            is_stale,
+        }),
+        ..Memory::default()
+    };
+    let told = |change: &Value, is_stale| {
+        let books = books(&ready(change), &given(is_stale), false)?;
+        let annotation = |key: &str| books["metadata"]["annotations"].get(key).cloned();
+        Some(["sandbar.dev/revision", "sandbar.dev/stale"].map(annotation))
+    };
+    let (one, yes) = (Some(json!("one-2")), Some(json!("true")));
+    assert_eq!(told(&json!({}), false), Some([one.clone(), None]));
+    assert_eq!(told(&json!({}), true), Some([one, yes]));
+    let stamped = json!({"metadata": {"annotations": {
+        "agents.x-k8s.io/sandbox-name": "pool-1",
+        "agents.x-k8s.io/claim-first-ready-at": "y",
+    }}});
+    assert_eq!(told(&stamped, true), None);
 }
 
 #[test]
@@ -155,25 +198,21 @@ fn a_claim_is_told_of_what_it_tells() {
 #[test]
 fn who_waits_longest_is_woken_by_a_member_that_becomes_ready() {
     let ledger = Ledger::default();
-    let (pool, one, two) = (
-        Key::new("n", "pool"),
-        Key::new("n", "one"),
-        Key::new("n", "two"),
-    );
+    let pool = Key::new("n", "pool");
+    let named = |name: &str| claim(&json!({"metadata": {"name": name, "uid": name}})).meta;
+    let (one, two) = (named("one"), named("two"));
     for claim in [&one, &two, &one] {
         ledger.wait(&pool, claim);
     }
     let pending = Arc::new(member(&json!({"status": {"podIPs": null}})));
     let ready = Arc::new(member(&json!({})));
+    let woken = || ledger.served_by(&change(Some(&pending), Some(&ready)));
     assert_eq!(ledger.served_by(&change(None, Some(&pending))), None);
     assert_eq!(ledger.served_by(&change(Some(&ready), Some(&ready))), None);
-    assert_eq!(
-        ledger.served_by(&change(Some(&pending), Some(&ready))),
-        Some(one)
-    );
-    ledger.leave(&pool, &two);
-    assert_eq!(
-        ledger.served_by(&change(Some(&pending), Some(&ready))),
-        None
-    );
+    assert_eq!(woken().as_ref(), Some(&one.key));
+    // somebody else was quicker
+    ledger.wait(&pool, &one);
+    assert_eq!(woken(), Some(one.key));
+    ledger.leave(&pool, &two.key);
+    assert_eq!(woken(), None);
 }

@@ -120,6 +120,7 @@ fn a_transfer_is_one_patch() {
                 "agents.x-k8s.io/pod-name": "pool-1",
                 "opentelemetry.io/trace-context": "{}",
                 "sandbar.dev/for-rollout": null,
+                "sandbar.dev/revision": "69155462-one",
                 "sandbar.dev/update": null,
             },
             "ownerReferences": [{

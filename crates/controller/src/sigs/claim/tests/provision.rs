@@ -3,7 +3,10 @@
 use serde_json::{Value, json};
 
 use super::{claim, template};
-use crate::sigs::claim::provision::{is_needed, sandbox};
+use crate::sigs::{
+    claim::provision::{is_needed, sandbox},
+    pool::member::target,
+};
 
 type Answer = Result<Value, &'static str>;
 
@@ -110,7 +113,8 @@ fn a_sandbox_is_made_like_its_template_and_is_the_claims() {
     let labels = json!({"agents.x-k8s.io/created-by": "python-client"});
     let claim = claim(&json!({"metadata": {"labels": labels}}));
     assert!(!is_needed(&claim));
-    let made = sandbox(&claim, &template(&json!({"service": true})), Some("{}")).unwrap();
+    let template = template(&json!({"service": true}));
+    let made = sandbox(&claim, &template, Some("{}")).unwrap();
     assert_eq!(made["metadata"]["name"], "mine");
     let labels = json!({
         "agents.x-k8s.io/claim-uid": "claim",
@@ -123,6 +127,7 @@ fn a_sandbox_is_made_like_its_template_and_is_the_claims() {
         "agents.x-k8s.io/sandbox-template-ref": "test-template",
         "agents.x-k8s.io/pod-name": "mine",
         "opentelemetry.io/trace-context": "{}",
+        "sandbar.dev/revision": target(&template).as_str(),
     });
     assert_eq!(made["metadata"]["annotations"], annotations);
     assert_eq!(made["spec"]["service"], true);

@@ -84,7 +84,7 @@ fn a_running_sandbox_wants_one_pod_of_its_own() {
         ),
         (
             plain().with(|it| it.namesake = looked(stray_pod(json!({})))),
-            "status",
+            "status and tell ReconcilerError",
         ),
         (
             known(tracked()).with(|it| it.namesake = looked(foreign_pod())),
@@ -92,15 +92,38 @@ fn a_running_sandbox_wants_one_pod_of_its_own() {
         ),
         (
             plain().with_pod(&json!({})).with_pod(&second),
-            "tell MultiplePods",
+            "status and tell MultiplePods",
         ),
         (
             plain().with(|it| {
                 it.trouble.insert(Part::Pod, "no quota".to_owned());
             }),
+            "status and tell ReconcilerError",
+        ),
+        (
+            in_trouble(json!(3)).with(|it| {
+                it.trouble.insert(Part::Pod, "no quota".to_owned());
+            }),
             "status",
         ),
+        (
+            in_trouble(json!(2)).with(|it| {
+                it.trouble.insert(Part::Pod, "no quota".to_owned());
+            }),
+            "status and tell ReconcilerError",
+        ),
     ]);
+}
+
+/// A sandbox of the third generation that has told of another trouble in this one.
+fn in_trouble(generation: Value) -> Known {
+    known(json!({
+        "metadata": {"generation": 3},
+        "status": {"conditions": [{
+            "type": "Ready", "status": "False", "reason": "ReconcilerError", "message": "another",
+            "lastTransitionTime": super::NOON, "observedGeneration": generation,
+        }]},
+    }))
 }
 
 #[test]
@@ -165,7 +188,7 @@ fn a_service_is_what_the_sandbox_asks_for() {
         (asking(Value::Null).with(found(&stray("None"))), "status"),
         (
             asking(json!(true)).with(found(&stray("10.1.2.3"))),
-            "status",
+            "status and tell ReconcilerError",
         ),
         (known(remembered).with_pod(&json!({})), "read service"),
     ]);

@@ -21,7 +21,9 @@ fn tracked(mut change: Value) -> Known {
 /// The status that is written.
 fn told(known: &Known) -> SandboxStatus {
     match known.decide() {
-        Step::Act(Act::Status(patch)) => serde_json::from_value(patch).unwrap(),
+        Step::Act(Act::Status(patch) | Act::Announce(patch, _)) => {
+            serde_json::from_value(patch).unwrap()
+        }
         other => panic!("no status is written: {other:?}"),
     }
 }
