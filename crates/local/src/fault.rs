@@ -190,9 +190,12 @@ impl Faults {
         gate.stalled || (gate.held && !gate.released)
     }
 
-    /// Lets a held request go.
+    /// Lets a held request go, and watches that deliver nothing deliver.
     pub fn release(&self) {
-        self.shared.gate.send_modify(|gate| gate.released = true);
+        self.shared.gate.send_modify(|gate| {
+            gate.released = true;
+            gate.stalled = false;
+        });
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

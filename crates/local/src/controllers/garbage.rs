@@ -4,11 +4,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use futures::{StreamExt as _, stream};
 use serde_json::Value;
+use tokio::sync::watch;
 
 use super::graph::{Decision, Dependents, Found, Graph, decide};
 use super::queue::{Outcome, Queue};
 use super::seen::{FOREGROUND, Head, ORPHAN, Owner, Seen};
-use super::{Controller, settled};
+use super::{Controller, Heard, settled};
 use crate::kinds::Part;
 use crate::server::Server;
 use crate::server::act::{DeleteOptions, Propagation};
@@ -22,6 +23,7 @@ const AT_ONCE: usize = 16;
 pub(super) struct Garbage {
     server: Server,
     graph: Mutex<Graph>,
+    heard: watch::Receiver<Heard>,
 }
 
 impl Controller for Garbage {
@@ -44,6 +46,9 @@ impl Controller for Garbage {
             return self.orphan(key, &head).await;
         }
         if head.is_waiting() {
+            if !self.catch_up().await {
+                return Outcome::Again;
+            }
             let blocked = self.graph().is_blocked(&head.uid);
             return match blocked {
                 true => Outcome::Done,
@@ -58,11 +63,20 @@ impl Controller for Garbage {
 }
 
 impl Garbage {
-    pub(super) fn new(server: &Server) -> Self {
+    pub(super) fn new(server: &Server, heard: watch::Receiver<Heard>) -> Self {
         Self {
             server: server.clone(),
             graph: Mutex::default(),
+            heard,
         }
+    }
+
+    /// Has the graph be as new as what was read from the store: one that is older may lack the dependents that an owner
+    /// had when it was deleted. `false` if nobody tells it of writes any more.
+    async fn catch_up(&self) -> bool {
+        let now = Some(self.server.store().revision());
+        let mut heard = self.heard.clone();
+        heard.wait_for(|heard| *heard >= now).await.is_ok()
     }
 
     fn graph(&self) -> MutexGuard<'_, Graph> {
@@ -73,6 +87,7 @@ impl Garbage {
         let owners = head.owners().iter();
         let found: Vec<Found> = owners.map(|owner| self.look_up(key, owner)).collect();
         let dependents = match found.contains(&Found::Waiting) {
+            true if !self.catch_up().await => return Outcome::Again,
             true => self.dependents_of(head),
             false => Dependents::default(),
         };
@@ -141,6 +156,9 @@ impl Garbage {
 
     /// Has all dependents forget the owner, and then lets it go.
     async fn orphan(&self, key: &Key, head: &Head<'_>) -> Outcome {
+        if !self.catch_up().await {
+            return Outcome::Again;
+        }
         let dependents = self.graph().dependents(&head.uid);
         let lost = &[head.uid.to_string()];
         let edits = dependents
@@ -218,5 +236,137 @@ fn retain(object: &mut Value, list: &'static str, keep: impl Fn(&Value) -> bool)
         if items.is_empty() {
             metadata.remove(list);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::pin::pin;
+    use std::sync::Arc;
+    use std::task::Poll;
+
+    use serde_json::json;
+    use tokio::sync::watch;
+
+    use super::Garbage;
+    use crate::clock::Clock;
+    use crate::controllers::queue::{Outcome, Queue};
+    use crate::controllers::seen::{Head, Seen};
+    use crate::controllers::{Controller as _, Heard};
+    use crate::server::Server;
+    use crate::server::act::{DeleteOptions, Propagation};
+    use crate::store::{Follow, Key, Options, Store};
+
+    fn key(name: &str) -> Key {
+        Key::new("configmaps", "default", name)
+    }
+
+    /// A collector that hears of writes only when it is told.
+    struct World {
+        server: Server,
+        follow: Follow,
+        garbage: Arc<Garbage>,
+        told: watch::Sender<Heard>,
+    }
+
+    impl World {
+        async fn new() -> Self {
+            let store = Store::open(Options::ephemeral()).unwrap();
+            let server = Server::open(store, Clock::system()).await;
+            let (snapshot, follow) = server.store().follow();
+            let (told, heard) = watch::channel(Some(snapshot.revision()));
+            let garbage = Arc::new(Garbage::new(&server, heard));
+            let namespace = json!({"metadata": {"name": "default"}});
+            let default = Key::new("namespaces", "", "default");
+            server.make(&default, namespace).await.unwrap();
+            Self {
+                server,
+                follow,
+                garbage,
+                told,
+            }
+        }
+
+        fn stored(&self, name: &str, judge: impl Fn(&Head<'_>) -> bool) -> bool {
+            let entry = self.server.store().get(&key(name));
+            entry.is_some_and(|entry| judge(&Head::read(entry.value.rest())))
+        }
+
+        /// A configmap whose owner's end waits for it.
+        async fn make(&self, name: &str, owner: Option<&str>) {
+            let owners = owner.map(|owner| {
+                let entry = self.server.store().get(&key(owner)).unwrap();
+                let uid = Head::read(entry.value.rest()).uid.into_owned();
+                json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": owner, "uid": uid,
+                    "blockOwnerDeletion": true}])
+            });
+            let metadata = json!({"name": name, "namespace": "default", "ownerReferences": owners});
+            let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata});
+            self.server.make(&key(name), map).await.unwrap();
+        }
+
+        async fn end(&self, name: &str, propagation: Propagation) {
+            let options = DeleteOptions {
+                propagation: Some(propagation),
+                ..DeleteOptions::default()
+            };
+            self.server.end(&key(name), &options).await.unwrap();
+        }
+
+        /// Tells the collector of all writes up to this one.
+        async fn tell(&mut self, revision: u64) {
+            let queue = Queue::default();
+            while *self.told.borrow() < Some(revision) {
+                let event = self.follow.next().await.unwrap();
+                self.garbage.notice(&Seen::of(&event), &queue);
+                self.told.send_replace(Some(event.entry.revision));
+            }
+        }
+
+        /// Has the collector look at an object before it has heard of all that is stored.
+        async fn look_too_early(&mut self, name: &str) -> Outcome {
+            let garbage = Arc::clone(&self.garbage);
+            let name = key(name);
+            let mut work = pin!(garbage.work(&name));
+            let first = poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await;
+            assert_eq!(first, Poll::Pending);
+            self.tell(self.server.store().revision()).await;
+            work.await
+        }
+    }
+
+    #[tokio::test]
+    async fn an_object_is_not_judged_by_an_older_graph_than_its_owner_was_read_from() {
+        let mut world = World::new().await;
+        world.make("a", None).await;
+        world.make("b", Some("a")).await;
+        world.tell(world.server.store().revision()).await;
+        world.make("c", Some("b")).await;
+        world.end("a", Propagation::Foreground).await;
+        assert_eq!(world.look_too_early("b").await, Outcome::Done);
+        assert!(world.stored("b", |head| head.is_waiting()));
+        assert!(world.stored("c", |head| !head.is_ending()));
+    }
+
+    #[tokio::test]
+    async fn an_owner_waits_for_dependents_that_are_heard_of_after_its_end_was_read() {
+        let mut world = World::new().await;
+        world.make("a", None).await;
+        world.make("b", Some("a")).await;
+        world.end("a", Propagation::Foreground).await;
+        assert_eq!(world.look_too_early("a").await, Outcome::Done);
+        assert!(world.stored("a", |head| head.is_waiting()));
+    }
+
+    #[tokio::test]
+    async fn a_dependent_that_is_heard_of_late_forgets_its_owner_too() {
+        let mut world = World::new().await;
+        world.make("a", None).await;
+        world.make("b", Some("a")).await;
+        world.end("a", Propagation::Orphan).await;
+        assert_eq!(world.look_too_early("a").await, Outcome::Done);
+        assert!(world.stored("b", |head| head.owners().is_empty()));
+        assert!(!world.stored("a", |_| true));
     }
 }

@@ -51,20 +51,23 @@ pub(crate) struct Controllers {
     tasks: JoinSet<()>,
 }
 
+/// The last write that all controllers have heard of; `None` until every object was shown.
+type Heard = Option<u64>;
+
 type Listener = Box<dyn Fn(&Seen<'_>) + Send + Sync>;
 
 impl Controllers {
     pub(crate) fn start(server: &Server, settings: Settings) -> Self {
         let (snapshot, follow) = server.store().follow();
         let mut tasks = JoinSet::new();
-        let (shown, all_shown) = watch::channel(false);
+        let (told, heard) = watch::channel(None);
         let mut add = Add {
             server,
             tasks: &mut tasks,
-            all_shown,
+            heard: heard.clone(),
         };
         let listeners = vec![
-            add.controller(garbage::Garbage::new(server)),
+            add.controller(garbage::Garbage::new(server, heard)),
             add.controller(namespaces::Namespaces::new(server)),
             add.controller(accounts::Accounts::new(server, settings.root_certificate)),
             add.controller(disruption::Disruption::new(server)),
@@ -72,7 +75,7 @@ impl Controllers {
             add.controller(definitions::Definitions::new(server)),
             add.controller(expiry::Expiry::new(server)),
         ];
-        tasks.spawn(listen(snapshot, follow, listeners, shown));
+        tasks.spawn(listen(snapshot, follow, listeners, told));
         Self { tasks }
     }
 
@@ -85,8 +88,8 @@ impl Controllers {
 struct Add<'a> {
     server: &'a Server,
     tasks: &'a mut JoinSet<()>,
-    /// Whoever acts before knows only half: an owner whose dependents were not shown yet seems to have none.
-    all_shown: watch::Receiver<bool>,
+    /// Whoever acts before all was shown knows only half: an owner whose dependents come later seems to have none.
+    heard: watch::Receiver<Heard>,
 }
 
 impl Add<'_> {
@@ -95,9 +98,9 @@ impl Add<'_> {
         let queue = Arc::new(Queue::default());
         let clock = self.server.clock().clone();
         let work = queue::run(Arc::clone(&controller), Arc::clone(&queue), clock);
-        let mut all_shown = self.all_shown.clone();
+        let mut heard = self.heard.clone();
         self.tasks.spawn(async move {
-            if all_shown.wait_for(|shown| *shown).await.is_ok() {
+            if heard.wait_for(Option::is_some).await.is_ok() {
                 work.await;
             }
         });
@@ -117,7 +120,7 @@ async fn listen(
     snapshot: Snapshot,
     mut follow: Follow,
     listeners: Vec<Listener>,
-    shown: watch::Sender<bool>,
+    told: watch::Sender<Heard>,
 ) {
     let tell = |seen: &Seen<'_>| {
         for listener in &listeners {
@@ -130,10 +133,11 @@ async fn listen(
             tokio::task::yield_now().await;
         }
     }
+    told.send_replace(Some(snapshot.revision()));
     drop(snapshot);
-    shown.send_replace(true);
     while let Some(event) = follow.next().await {
         tell(&Seen::of(&event));
+        told.send_replace(Some(event.entry.revision));
     }
 }
 

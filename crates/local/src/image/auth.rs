@@ -1,5 +1,6 @@
 //! Who asks a registry: credentials, where they are found, and how a registry wants them.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -30,6 +31,52 @@ impl fmt::Debug for Auth {
     }
 }
 
+/// All who may ask for an image, as far as anybody has said so.
+#[derive(Default)]
+pub struct Keyring(Vec<Key>);
+
+struct Key {
+    /// The longer what it is for, the better it fits.
+    length: usize,
+    auth: Auth,
+}
+
+impl Keyring {
+    /// The entries for an image in a `config.json` of Docker, which is also what a pull secret holds.
+    pub fn add_docker_config(&mut self, text: &[u8], image: &Reference) {
+        if let Ok(DockerConfig { auths }) = serde_json::from_slice(text) {
+            self.add(&auths, image);
+        }
+    }
+
+    /// The same in a `.dockercfg`, which Docker had before and pull secrets of `kubernetes.io/dockercfg` still hold.
+    pub fn add_dockercfg(&mut self, text: &[u8], image: &Reference) {
+        if let Ok(entries) = serde_json::from_slice(text) {
+            self.add(&entries, image);
+        }
+    }
+
+    fn add(&mut self, entries: &DockerEntries, image: &Reference) {
+        let fitting = entries.iter().filter(|(key, _)| fits(key, image));
+        self.0.extend(fitting.filter_map(|(key, entry)| {
+            let (length, auth) = (key.len(), Auth::of_entry(entry)?);
+            Some(Key { length, auth })
+        }));
+    }
+
+    /// Each of them once, who fits best first, and of those who fit alike who was added first.
+    pub fn in_order(mut self) -> Vec<Auth> {
+        self.0.sort_by_key(|key| Reverse(key.length));
+        let mut order: Vec<Auth> = Vec::new();
+        for Key { auth, .. } in self.0 {
+            if !order.contains(&auth) {
+                order.push(auth);
+            }
+        }
+        order
+    }
+}
+
 /// By registry.
 type DockerEntries = BTreeMap<String, DockerEntry>;
 
@@ -48,21 +95,14 @@ struct DockerEntry {
 }
 
 impl Auth {
-    /// The entry for an image in a `config.json` of Docker, which is also what a pull secret holds. The longest key that
-    /// fits counts.
+    /// The entry for an image in a `config.json` of Docker that fits it best.
     pub fn from_docker_config(text: &[u8], image: &Reference) -> Option<Self> {
-        let config: DockerConfig = serde_json::from_slice(text).ok()?;
-        Self::from_entries(&config.auths, image)
+        let mut keyring = Keyring::default();
+        keyring.add_docker_config(text, image);
+        keyring.in_order().into_iter().next()
     }
 
-    /// The same in a `.dockercfg`, which Docker had before and pull secrets of `kubernetes.io/dockercfg` still hold.
-    pub fn from_dockercfg(text: &[u8], image: &Reference) -> Option<Self> {
-        Self::from_entries(&serde_json::from_slice(text).ok()?, image)
-    }
-
-    fn from_entries(entries: &DockerEntries, image: &Reference) -> Option<Self> {
-        let fitting = entries.iter().filter(|(key, _)| fits(key, image));
-        let (_, entry) = fitting.max_by_key(|(key, _)| key.len())?;
+    fn of_entry(entry: &DockerEntry) -> Option<Self> {
         if let Some(token) = entry.registrytoken.as_ref().filter(|text| !text.is_empty()) {
             return Some(Self::Token(token.clone()));
         }
@@ -214,7 +254,7 @@ fn unquote(text: &str) -> (String, &str) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Auth, Challenge};
+    use super::{Auth, Challenge, Keyring};
 
     fn found(key: &str, image: &str) -> Option<Auth> {
         let text = format!(r#"{{"auths": {{"{key}": {{"auth": "dXNlcjpwYTpzcw=="}}}}}}"#);
@@ -251,13 +291,35 @@ mod tests {
     #[test]
     fn credentials_are_found_in_the_older_form_too() {
         let text = br#"{"registry.example": {"username": "user", "password": "pass"}}"#;
-        let found = |image: &str| Auth::from_dockercfg(text, &image.parse().unwrap());
+        let found = |image: &str| {
+            let mut keyring = Keyring::default();
+            keyring.add_dockercfg(text, &image.parse().unwrap());
+            keyring.in_order().pop()
+        };
         let expected = Auth::Password {
             user: "user".to_owned(),
             password: "pass".to_owned(),
         };
         assert_eq!(found("registry.example/a"), Some(expected));
         assert_eq!(found("busybox"), None);
+    }
+
+    #[test]
+    fn all_who_may_ask_do_so_in_the_order_in_which_they_fit() {
+        let image = "registry.example/team/app".parse().unwrap();
+        let mut keyring = Keyring::default();
+        for entries in [
+            r#""registry.example": {"username": "first", "password": "p"}"#,
+            r#""registry.example": {"username": "second", "password": "p"}, "other.example": {"username": "x", "password": "p"}"#,
+            r#""registry.example/team": {"username": "team", "password": "p"}, "registry.example": {"username": "first", "password": "p"}"#,
+            r#""registry.example/team/app": {}"#,
+        ] {
+            keyring.add_docker_config(format!(r#"{{"auths": {{{entries}}}}}"#).as_bytes(), &image);
+        }
+        keyring.add_docker_config(b"{", &image);
+        let users: Vec<String> = keyring.in_order().iter().map(Auth::who).collect();
+        let expected = ["team", "first", "second"].map(|name| format!("the user {name:?}"));
+        assert_eq!(users, expected);
     }
 
     #[test]

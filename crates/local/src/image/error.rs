@@ -136,6 +136,15 @@ impl Error {
         }
     }
 
+    /// Whether the registry may answer somebody else otherwise: some say of what is private that it is not there.
+    pub fn is_refusal(&self) -> bool {
+        match self {
+            Self::Unauthorized { .. } | Self::NotFound { .. } => true,
+            Self::Status { status, .. } => (400..500).contains(status),
+            _ => false,
+        }
+    }
+
     pub(super) fn document(image: &str) -> impl FnOnce(DocumentError) -> Self {
         let image = image.to_owned();
         move |reason| Self::Document { image, reason }

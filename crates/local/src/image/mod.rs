@@ -29,7 +29,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub use oci_spec::distribution::Reference;
 
 pub use archive::write_runtime_image;
-pub use auth::Auth;
+pub use auth::{Auth, Keyring};
 pub use digest::{Digest, DigestError};
 pub use document::{Config, DocumentError, Platform};
 pub use error::Error;

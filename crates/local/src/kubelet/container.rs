@@ -154,15 +154,19 @@ pub(crate) fn mounts(spec: &Container) -> Option<Vec<VolumeMountStatus>> {
     (!mounts.is_empty()).then_some(mounts)
 }
 
+/// Whether a container has run for so long that nothing is held against it.
+pub(crate) fn is_forgiven(end: &ContainerStateTerminated) -> bool {
+    let both = end.started_at.as_ref().zip(end.finished_at.as_ref());
+    both.is_some_and(|(start, end)| {
+        end.0.duration_since(start.0).unsigned_abs() >= BACK_OFF_FORGOTTEN
+    })
+}
+
 pub(crate) fn back_off(restarts: i32, end: &ContainerStateTerminated) -> Duration {
-    let ran = match (&end.started_at, &end.finished_at) {
-        (Some(start), Some(end)) => end.0.duration_since(start.0).unsigned_abs(),
-        _ => Duration::ZERO,
-    };
     let Some(doublings) = u32::try_from(restarts).ok().and_then(|n| n.checked_sub(1)) else {
         return Duration::ZERO;
     };
-    if ran >= BACK_OFF_FORGOTTEN {
+    if is_forgiven(end) {
         return Duration::ZERO;
     }
     let seconds = FIRST_BACK_OFF

@@ -46,13 +46,19 @@ pub(crate) trait Keeper: Send + 'static {
     /// What the pod asks for more of than any node has.
     fn lacks(&self, pod: &Pod) -> Option<&'static str>;
 
+    /// What is short on the disk of the nodes, if something is: then they take no more pods.
+    fn disk_pressure(&self) -> Option<String> {
+        None
+    }
+
     /// Told of every pod of the cluster, on these nodes or not.
     fn observed(&mut self, pod: &Pod);
 
     /// Told that there is no such pod any more.
     fn forgotten(&mut self, uid: &str);
 
-    /// Waits until a pod is to be looked at again though the API server has nothing new; all of them if none is named.
+    /// Waits until a pod is to be looked at again though the API server has nothing new; all of them, and the nodes, if none is
+    /// named.
     /// Never loses news when it is dropped.
     fn news(&mut self) -> impl Future<Output = Option<String>> + Send;
 }
@@ -161,7 +167,10 @@ impl<K: Keeper> Engine<K> {
                     awake = Some(self.clock.hold());
                     match news {
                         Some(uid) => self.consider(&uid),
-                        None => self.consider_all(|_| true),
+                        None => {
+                            self.keep_all();
+                            self.consider_all(|_| true);
+                        }
                     }
                 }
             }
@@ -251,11 +260,13 @@ impl<K: Keeper> Engine<K> {
     }
 
     fn spots(&self) -> Vec<Spot<'_>> {
+        let has_disk_pressure = self.keeper.disk_pressure().is_some();
         self.nodes
             .iter()
             .map(|(name, entry)| Spot {
                 name,
                 node: entry.node.as_ref(),
+                has_disk_pressure,
                 load: self.roster.load(name),
             })
             .collect()
@@ -349,9 +360,7 @@ impl<K: Keeper> Engine<K> {
             Ok(Event::Init) => self.listing_nodes(),
             Ok(Event::InitApply(node) | Event::Apply(node)) => self.node_is(node),
             Ok(Event::InitDone) => {
-                for name in self.nodes.keys().cloned().collect::<Vec<_>>() {
-                    self.keep(&name);
-                }
+                self.keep_all();
             }
             Ok(Event::Delete(node)) => {
                 let name = node.name_any();
@@ -385,13 +394,20 @@ impl<K: Keeper> Engine<K> {
         self.consider_all(|entry| entry.node.is_none());
     }
 
+    fn keep_all(&mut self) {
+        for name in self.nodes.keys().cloned().collect::<Vec<_>>() {
+            self.keep(&name);
+        }
+    }
+
     fn keep(&mut self, name: &str) {
         let now = self.clock.now();
+        let pressure = self.keeper.disk_pressure();
         let Some(entry) = self.nodes.get_mut(name).filter(|entry| !entry.work.flying) else {
             return;
         };
         let node = entry.node.as_ref();
-        let act = node::keep(&entry.machine, node, now);
+        let act = node::keep(&entry.machine, node, pressure.as_deref(), now);
         let Some(act) = act else { return };
         if let NodeAct::Status(patch) | NodeAct::Patch(patch) = &act
             && !entry.work.insists(patch)

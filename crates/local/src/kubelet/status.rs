@@ -29,6 +29,12 @@ pub(crate) fn role_of_init(spec: &PodSpec, name: &str) -> Role {
         .map_or(Role::Init, role_of)
 }
 
+pub(crate) fn is_init(pod: &Pod, name: &str) -> bool {
+    let inits = pod.spec.iter().flat_map(|spec| &spec.init_containers);
+    let mut inits = inits.flatten();
+    inits.any(|init| init.name == name)
+}
+
 /// The role of a container among the init containers.
 fn role_of(init: &Container) -> Role {
     match init.restart_policy.as_deref() {

@@ -38,6 +38,7 @@ fn a_pod_goes_to_the_node_with_the_fewest_pods_that_takes_it() {
                 name: node.metadata.name.as_deref().unwrap(),
                 node: Some(node),
                 load,
+                has_disk_pressure: false,
             })
             .collect();
         node::choose(&spec, &spots, None).map(str::to_owned)
@@ -59,6 +60,7 @@ fn a_pod_waits_for_the_first_node_without_a_word() {
         name: "a",
         node: None,
         load: 0,
+        has_disk_pressure: false,
     }];
     let pod = serde_json::from_value(json!({"spec": {"containers": []}})).unwrap();
     let plan = schedule(&pod, &spots, None, Timestamp::UNIX_EPOCH);
@@ -80,7 +82,7 @@ fn a_node_needs_three_writes_and_then_none() {
     let mut node: Option<Node> = None;
     let mut kinds = Vec::new();
     for _ in 0..5 {
-        let Some(act) = node::keep(&machine, node.as_ref(), now) else {
+        let Some(act) = node::keep(&machine, node.as_ref(), None, now) else {
             break;
         };
         let mut object = serde_json::to_value(&node).unwrap();

@@ -24,10 +24,12 @@ pub enum NetworkError {
     #[error("no private network is free for sandboxes: name one that no route leads into")]
     NoRange,
     #[error("sandboxes cannot have the network {range}: {reason}")]
-    Range {
-        range: Ipv4Net,
-        reason: &'static str,
-    },
+    Range { range: Ipv4Net, reason: String },
+    #[error(
+        "sandboxes cannot have the network {wanted}: those that were left running have addresses of {known}; start once without naming \
+         a network and stop, which ends them, or go on with {known}"
+    )]
+    Elsewhere { known: Ipv4Net, wanted: Ipv4Net },
     #[error("all addresses of {range} are taken: delete sandboxes or use a wider network")]
     Full { range: Ipv4Net },
     #[error("\"{0}\" cannot be the name of an attached pod")]

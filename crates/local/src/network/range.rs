@@ -7,6 +7,14 @@ use ipnet::Ipv4Net;
 
 /// 4,096 addresses.
 const LENGTH: u8 = 20;
+/// The widest there may be, and the narrowest that has room for pods beside the gateway.
+const LENGTHS: (u8, u8) = (16, 29);
+/// Nobody else in the world has addresses of these: those of others a sandbox might want to reach.
+const PRIVATE: [Ipv4Net; 3] = [
+    Ipv4Net::new_assert(Ipv4Addr::new(10, 0, 0, 0), 8),
+    Ipv4Net::new_assert(Ipv4Addr::new(172, 16, 0, 0), 12),
+    Ipv4Net::new_assert(Ipv4Addr::new(192, 168, 0, 0), 16),
+];
 /// Parts of the private networks that few machines use: neither the first ones, which routers and other engines take,
 /// nor those that are common in offices.
 const CANDIDATES: [Ipv4Net; 3] = [
@@ -26,9 +34,33 @@ pub(super) fn choose(routes: &[Ipv4Net]) -> Option<Ipv4Net> {
 }
 
 pub(super) fn is_free(range: Ipv4Net, routes: &[Ipv4Net]) -> bool {
+    taken_by(range, routes).is_none()
+}
+
+fn taken_by(range: Ipv4Net, routes: &[Ipv4Net]) -> Option<Ipv4Net> {
     let leads = |route: &&Ipv4Net| route.prefix_len() > 0;
-    let overlaps = |route: &Ipv4Net| route.contains(&range) || range.contains(route);
-    !routes.iter().filter(leads).any(overlaps)
+    let overlaps = |route: &&Ipv4Net| route.contains(&range) || range.contains(*route);
+    routes.iter().filter(leads).find(overlaps).copied()
+}
+
+/// Why pods cannot have a range, and which they can.
+pub(super) fn flaw(range: Ipv4Net, routes: &[Ipv4Net]) -> Option<String> {
+    let reason = if range.trunc() != range {
+        format!("it is not a whole network, as {} is", range.trunc())
+    } else if !is_wide_enough(range) {
+        let (least, most) = LENGTHS;
+        format!("it must be as wide as /{least} to /{most}")
+    } else if !PRIVATE.iter().any(|private| private.contains(&range)) {
+        let [a, b, c] = PRIVATE;
+        format!("it is not private, as all parts of {a}, {b} and {c} are")
+    } else {
+        let route = taken_by(range, routes)?;
+        format!("the route of this machine to {route} leads into it")
+    };
+    Some(match choose(routes) {
+        Some(free) => format!("{reason}; {free} would do"),
+        None => reason,
+    })
 }
 
 /// The address that pods send to when they do not know the way; the resolver has it, too.
@@ -36,9 +68,9 @@ pub(super) fn gateway(range: Ipv4Net) -> Ipv4Addr {
     Ipv4Addr::from_bits(range.network().to_bits() + 1)
 }
 
-/// Whether a range has room for a pod beside the gateway.
-pub(super) fn is_wide_enough(range: Ipv4Net) -> bool {
-    (16..=29).contains(&range.prefix_len())
+fn is_wide_enough(range: Ipv4Net) -> bool {
+    let (least, most) = LENGTHS;
+    (least..=most).contains(&range.prefix_len())
 }
 
 /// Which pod has which address.
@@ -113,7 +145,7 @@ mod tests {
 
     use ipnet::Ipv4Net;
 
-    use super::{Addresses, choose, gateway, is_free};
+    use super::{Addresses, choose, flaw, gateway, is_free};
 
     fn nets(texts: &[&str]) -> Vec<Ipv4Net> {
         texts.iter().map(|text| text.parse().unwrap()).collect()
@@ -133,6 +165,36 @@ mod tests {
         let everything = ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"];
         assert_eq!(choose(&nets(&everything)), None);
         assert!(!is_free(nets(&["10.0.0.0/8"])[0], &nets(&["10.1.2.3/32"])));
+    }
+
+    #[test]
+    fn a_range_that_was_named_is_refused_with_the_reason_and_one_that_would_do() {
+        let routes = nets(&["0.0.0.0/0", "10.88.0.0/20", "10.5.1.0/24"]);
+        for (range, expected) in [
+            ("10.99.0.0/20", None),
+            ("192.168.7.0/29", None),
+            ("172.16.0.0/16", None),
+            (
+                "10.99.0.1/20",
+                Some("not a whole network, as 10.99.0.0/20 is"),
+            ),
+            ("10.99.0.0/30", Some("as wide as /16 to /29")),
+            ("10.0.0.0/8", Some("as wide as /16 to /29")),
+            ("8.8.8.0/24", Some("is not private")),
+            ("172.32.0.0/16", Some("is not private")),
+            ("10.5.0.0/16", Some("to 10.5.1.0/24 leads into it")),
+            ("10.88.3.0/24", Some("to 10.88.0.0/20 leads into it")),
+        ] {
+            let found = flaw(range.parse().unwrap(), &routes);
+            match (expected, found) {
+                (None, None) => {}
+                (Some(reason), Some(found)) => {
+                    assert!(found.contains(reason), "{range}: {found}");
+                    assert!(found.ends_with("; 10.88.16.0/20 would do"), "{found}");
+                }
+                (_, found) => panic!("{range}: {found:?}"),
+            }
+        }
     }
 
     #[test]

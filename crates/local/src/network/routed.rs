@@ -256,6 +256,8 @@ fn establish(
     wanted: Option<Ipv4Net>,
 ) -> Result<(Instance, BTreeMap<String, Ipv4Addr>), NetworkError> {
     record.make()?;
+    // until it is known whether forwarding was on before: two that come and go at the same time would misread each other
+    let turn = Turn::take()?;
     let instance = anchored(record, wanted)?;
     wire::close_range(instance.range)?;
     let table = instance.table();
@@ -264,6 +266,7 @@ fn establish(
         apply(&instance, &creation(&base(&instance).rules()))?;
     }
     forwarding::take(&instance, &Seen::now()?)?;
+    drop(turn);
     let mut pods = record.pods()?;
     for (pod, _) in pods.extract_if(.., |_, address| !instance.range.contains(&*address)) {
         record.remove_pod(&pod)?;
@@ -273,20 +276,27 @@ fn establish(
 
 /// The instance with its anchor, whose address tells others which range is taken.
 fn anchored(record: &Record, wanted: Option<Ipv4Net>) -> Result<Instance, NetworkError> {
-    let turn = Turn::take()?;
     let seen = Seen::now()?;
     let known = record.instance()?;
     let is_there = known.as_ref().filter(|known| seen.anchor(known).is_some());
     let instance = match is_there {
-        Some(known) => known.clone(),
+        Some(known) => match wanted.filter(|wanted| *wanted != known.range) {
+            None => known.clone(),
+            Some(wanted) if seen.has_pods(known) => {
+                let known = known.range;
+                return Err(NetworkError::Elsewhere { known, wanted });
+            }
+            wanted => decide(&seen, Some(known), wanted)?,
+        },
         None => decide(&seen, known.as_ref(), wanted)?,
     };
     if let Some(former) = known.filter(|known| *known != instance) {
+        remove_table(&former)?;
+        forwarding::give_back(&former, &seen)?;
         wire::remove(&former)?;
     }
     record.write_instance(&instance)?;
     wire::make_anchor(&instance)?;
-    drop(turn);
     Ok(instance)
 }
 
@@ -305,12 +315,8 @@ fn decide(
     let range = match wanted {
         None => range::choose(&foreign).ok_or(NetworkError::NoRange)?,
         Some(range) => {
-            let refused = |reason| NetworkError::Range { range, reason };
-            if !range::is_wide_enough(range) || range.trunc() != range {
-                return Err(refused("it must be a whole network from /16 to /29"));
-            }
-            if !range::is_free(range, &foreign) {
-                return Err(refused("a route of this machine leads into it"));
+            if let Some(reason) = range::flaw(range, &foreign) {
+                return Err(NetworkError::Range { range, reason });
             }
             range
         }
@@ -323,17 +329,28 @@ fn new_id() -> String {
     Uuid::new_v4().simple().to_string()[..8].to_owned()
 }
 
+fn remove_table(instance: &Instance) -> Result<(), NetworkError> {
+    let table = instance.table();
+    let doing = format!("remove the table {table}");
+    nftables::remove(&table).map_err(NetworkError::kernel(doing))
+}
+
 /// Removes every trace of an instance. Its record goes last, so that what fails can be tried again.
 pub(super) fn remove(record: &Record) -> Result<Forwarding, NetworkError> {
     let Some(instance) = record.instance()? else {
         record.remove()?;
         return Ok(Forwarding::Untouched);
     };
-    let table = instance.table();
-    let doing = format!("remove the table {table}");
-    nftables::remove(&table).map_err(NetworkError::kernel(doing))?;
-    let forwarding = forwarding::give_back(&instance, &Seen::now()?)?;
+    // the last of those that go together must not take the others for staying
+    let turn = Turn::take_patiently();
+    remove_table(&instance)?;
+    let forwarding = match &turn {
+        Ok(_) => forwarding::give_back(&instance, &Seen::now()?)?,
+        // whoever has the turn all this time is there, and may need it
+        Err(_) => Forwarding::LeftToOthers,
+    };
     wire::remove(&instance)?;
+    drop(turn);
     record.remove()?;
     Ok(forwarding)
 }

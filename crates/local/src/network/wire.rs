@@ -88,6 +88,12 @@ impl Seen {
         self.links.iter().find(|link| instance.is_own_anchor(link))
     }
 
+    /// Whether a pod of an instance has its link: it goes with the pod.
+    pub(super) fn has_pods(&self, instance: &Instance) -> bool {
+        let prefix = instance.pod_prefix();
+        self.links.iter().any(|link| link.name.starts_with(&prefix))
+    }
+
     /// The anchors of the other instances.
     pub(super) fn others(&self, instance: &Instance) -> impl Iterator<Item = &Link> {
         let anchors = self.links.iter().filter(|link| is_anchor(&link.name));

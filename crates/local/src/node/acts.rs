@@ -1,5 +1,7 @@
 //! What is done about a pod: one function for each step of its plan. They touch the machine and tell what came of it.
 
+mod files;
+
 use std::{
     collections::BTreeMap,
     fs::{self, File, Permissions},
@@ -20,15 +22,14 @@ use k8s_openapi::{
     api::core::v1::{Container, Pod, PodSpec},
     jiff::Timestamp,
 };
-use kube::ResourceExt as _;
 use tokio::{sync::watch, task::spawn_blocking, time::timeout};
 
 use super::{
-    claims,
+    admission, claims,
     documents::Documents,
     end,
-    facts::{Made, Run},
-    hooks,
+    facts::{Begin, Made, Run, START_ERROR},
+    hooks, machine,
     place::PodPlace,
     plan,
     probes::Target,
@@ -41,6 +42,7 @@ use super::{
     works::Works,
 };
 use crate::{image::Image, kubelet::resize::wanted};
+use files::{forget, hosts};
 
 const SIGTERM: i32 = 15;
 const SIGKILL: i32 = 9;
@@ -88,10 +90,15 @@ impl Lodging {
             dir,
             hostname: settings::hostname(pod).to_owned(),
             cgroup_parent: self.site.cgroup_parent.clone(),
-            cgroup: format!("pod-{}", self.uid),
+            cgroup: machine::pod_cgroup(&self.uid),
             user_namespace: users,
             first: pod.spec.as_ref().and_then(plan::first),
             isolated: self.site.is_isolated,
+            sysctls: pod
+                .spec
+                .as_ref()
+                .map(admission::sysctls)
+                .unwrap_or_default(),
         };
         let mut record = ShellRecord {
             number: record::shell(&self.place).number + 1,
@@ -154,14 +161,15 @@ impl Lodging {
         &self,
         pod: &Pod,
         container: &Container,
-        first_attempt: u32,
+        Begin {
+            first_attempt,
+            crashes,
+        }: Begin,
         home: &Home,
         target: Target,
     ) -> Result<(Run, Option<Trouble>), Trouble> {
         let name = container.name.as_str();
-        let image = container.image.as_deref().unwrap_or_default();
-        let policy = container.image_pull_policy.as_deref();
-        let image = self.site.image(pod, image, policy).await?;
+        let image = self.site.image(pod, container).await?;
         let documents = Documents::fetch(&self.site.client, pod).await?;
         let volumes = self.volumes(pod, &documents, home.address).await?;
         // one whose directory is there was begun by a process that died
@@ -190,9 +198,22 @@ impl Lodging {
             image_id: image_id(&image),
             resources: wanted(container),
             stop_signal: settings.stop_signal.unwrap_or(SIGTERM),
+            crashes,
         };
         self.prepare(name, &made, &image)?;
-        let started = home.shim.start(&settings).await.map_err(start_trouble)?;
+        let tell = |reason, what: &str| {
+            let message = format!("{what} container {name}");
+            self.site.events.tell(pod, name, reason, message);
+        };
+        let started = match home.shim.start(&settings).await {
+            Err(container::Error::Unstartable(message)) => {
+                tell("Created", "Made");
+                return Ok(self.unstarted(name, made, message));
+            }
+            started => started.map_err(start_trouble)?,
+        };
+        tell("Created", "Made");
+        tell("Started", "Started");
         if let Some(why) = started.limits_not_applied.filter(|_| is_limited(container)) {
             let message = format!("limits of container {name} are not in force: {why}");
             self.site.events.warn(pod, "LimitsNotInForce", message);
@@ -204,6 +225,20 @@ impl Lodging {
         };
         let hooked = self.post_start(pod, container, &run, home, &target).await;
         Ok((run, hooked.err()))
+    }
+
+    /// A run that ended before it began: what follows from that is the same as with any other.
+    fn unstarted(&self, name: &str, made: Made, message: String) -> (Run, Option<Trouble>) {
+        let now = self.site.clock.now();
+        let trouble = Trouble::new(START_ERROR, format!("Error: {message}"));
+        let run = Run {
+            made,
+            started_at: now,
+            end: Some(end::unstarted(message, now)),
+        };
+        // a process that comes back without it tries once more
+        let _ = record::save_unstarted(&self.place, name, &run);
+        (run, Some(trouble))
     }
 
     async fn volumes(
@@ -317,15 +352,22 @@ impl Lodging {
         Err(Trouble::new("PostStartHookError", message))
     }
 
+    fn tell_of_end(&self, pod: &Pod, name: &str) {
+        let message = format!("Ending container {name}");
+        self.site.events.tell(pod, name, "Killing", message);
+    }
+
     /// Asks a container to end, and makes it when its time is up.
     pub(crate) async fn stop(
         &self,
+        pod: &Pod,
         container: &Container,
         made: &Made,
         home: &Home,
         target: &Target,
         grace: Duration,
     ) {
+        self.tell_of_end(pod, &container.name);
         let left = left_by(pre_stop(container, target), grace).await;
         self.end_run(&container.name, made, home, left).await;
     }
@@ -372,6 +414,7 @@ impl Lodging {
     ) {
         // a pod that nobody knows any more has none
         let spec = pod.spec.clone().unwrap_or_default();
+        alive.keys().for_each(|name| self.tell_of_end(pod, name));
         let unasked = AtomicUsize::new(0);
         let asking = self.ask_to_end(&spec, &alive, home, targets, &unasked);
         self.until(&mut by, asking).await;
@@ -522,51 +565,8 @@ fn io_error(path: &Path, error: &io::Error) -> String {
     format!("{}: {error}", path.display())
 }
 
-/// A file of a run, and what was rotated away from it.
-fn forget(newest: &Path) -> io::Result<()> {
-    let (Some(directory), Some(name)) = (newest.parent(), newest.file_name()) else {
-        return Ok(());
-    };
-    for entry in fs::read_dir(directory)? {
-        let entry = entry?;
-        let file = entry.file_name();
-        let bytes = file.as_encoded_bytes();
-        let rest = bytes.strip_prefix(name.as_encoded_bytes());
-        if rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b".")) {
-            fs::remove_file(entry.path())?;
-        }
-    }
-    Ok(())
-}
-
 pub(crate) fn moment(time: std::time::SystemTime) -> Timestamp {
     Timestamp::try_from(time).unwrap_or_default()
-}
-
-fn hosts(pod: &Pod, hostname: &str, address: Option<Ipv4Addr>) -> String {
-    let mut text = "127.0.0.1\tlocalhost\n\
-        ::1\tlocalhost ip6-localhost ip6-loopback\n\
-        fe00::0\tip6-localnet\n\
-        fe00::0\tip6-mcastprefix\n\
-        fe00::1\tip6-allnodes\n\
-        fe00::2\tip6-allrouters\n"
-        .to_owned();
-    let spec = pod.spec.as_ref();
-    let subdomain = spec.and_then(|spec| spec.subdomain.as_deref());
-    let namespace = pod.namespace().unwrap_or_default();
-    let full = subdomain
-        .filter(|subdomain| !subdomain.is_empty())
-        .map(|subdomain| format!("{hostname}.{subdomain}.{namespace}.svc.cluster.local\t"));
-    let own = address.unwrap_or(Ipv4Addr::LOCALHOST);
-    text += &format!("{own}\t{}{hostname}\n", full.unwrap_or_default());
-    for alias in spec
-        .iter()
-        .flat_map(|spec| spec.host_aliases.iter().flatten())
-    {
-        let names = alias.hostnames.as_deref().unwrap_or_default().join("\t");
-        text += &format!("{}\t{names}\n", alias.ip);
-    }
-    text
 }
 
 #[cfg(test)]

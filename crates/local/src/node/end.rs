@@ -11,7 +11,11 @@ use container::ContainerState;
 use k8s_openapi::{api::core::v1::Container, jiff::Timestamp};
 use tokio::{task::spawn_blocking, time::sleep};
 
-use super::{acts::moment, facts::End, place::PodPlace};
+use super::{
+    acts::moment,
+    facts::{End, START_ERROR},
+    place::PodPlace,
+};
 use crate::kubelet::container::KILLED;
 
 /// More than this of a container's last words is not told.
@@ -23,6 +27,8 @@ const LOG_END: u64 = 32 << 10;
 /// A shim that answers no more is gone in moments.
 const LOOKS: u32 = 200;
 const PAUSE: Duration = Duration::from_millis(5);
+/// The exit code of what could not be run.
+const UNSTARTED: i32 = 128;
 
 /// What is recorded of a pod whose shim ends, once it has, with everything else of it ended.
 pub(crate) async fn settle(shim: &Path) -> Vec<ContainerState> {
@@ -72,6 +78,16 @@ pub(crate) fn of(state: &ContainerState, container: Option<&Container>, place: &
         reason,
         message: (!message.is_empty()).then_some(message),
         at: moment(exit.finished_at),
+    }
+}
+
+/// The end of a run that never began, as containerd tells it.
+pub(crate) fn unstarted(message: String, at: Timestamp) -> End {
+    End {
+        code: UNSTARTED,
+        reason: START_ERROR,
+        message: Some(message),
+        at,
     }
 }
 

@@ -19,6 +19,8 @@ pub(crate) struct Facts {
     pub(crate) containers: BTreeMap<String, Inmate>,
     /// It uses more of the disk than it may: what, and how much that is.
     pub(crate) evicted: Option<String>,
+    /// Why it is never run here.
+    pub(crate) rejected: Option<Trouble>,
 }
 
 /// What a pod's containers live in: a shim, its namespaces, and an address.
@@ -97,7 +99,13 @@ pub(crate) struct Made {
     /// Those in force.
     pub(crate) resources: ResourceRequirements,
     pub(crate) stop_signal: i32,
+    /// How often in a row it had ended by itself before.
+    #[serde(default)]
+    pub(crate) crashes: u32,
 }
+
+/// The reason of the end of a run whose program could not be run at all.
+pub(crate) const START_ERROR: &str = "StartError";
 
 #[derive(Clone, Debug)]
 pub(crate) struct End {
@@ -107,10 +115,26 @@ pub(crate) struct End {
     pub(crate) at: Timestamp,
 }
 
+/// What a run that begins knows of those before it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Begin {
+    /// The number of the run, unless it is taken.
+    pub(crate) first_attempt: u32,
+    pub(crate) crashes: u32,
+}
+
 impl Inmate {
     /// The run that lives now.
     pub(crate) fn alive(&self) -> Option<&Run> {
         self.run.as_ref().filter(|run| run.end.is_none())
+    }
+
+    /// When it could last not be started, if it does not run now.
+    pub(crate) fn failed_at(&self) -> Option<Timestamp> {
+        let end = self.run.as_ref().and_then(|run| run.end.as_ref());
+        let unstarted = end.filter(|end| end.reason == START_ERROR);
+        let setback = self.setback.as_ref().map(|setback| setback.at);
+        setback.or(unstarted.map(|end| end.at))
     }
 
     /// The number of the next run.

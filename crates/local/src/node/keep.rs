@@ -1,22 +1,22 @@
 //! How this node keeps its pods: each has a worker, and what that knows is told.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::HashMap,
     future::pending,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use futures::future::join_all;
-use k8s_openapi::{
-    api::core::v1::{Pod, ResourceRequirements},
-    apimachinery::pkg::api::resource,
-    jiff::Timestamp,
+use k8s_openapi::{api::core::v1::Pod, jiff::Timestamp};
+use tokio::{
+    sync::{mpsc, watch},
+    task::JoinSet,
 };
-use quantity::Quantity;
-use tokio::{sync::mpsc, task::JoinSet};
 
 use super::{
-    NAME, report,
+    NAME,
+    report::{self, Host},
+    room,
     site::Site,
     worker::{Course, Worker},
 };
@@ -50,6 +50,11 @@ impl Crew {
         std::mem::take(&mut *self.all())
     }
 
+    /// All pods, and those of their containers that run.
+    pub(crate) fn living(&self) -> Vec<(Arc<Pod>, Vec<String>)> {
+        self.all().values().map(Worker::living).collect()
+    }
+
     /// Ends all pods, each in its own time. What they have stays.
     pub(crate) async fn rest(&self) {
         let workers = self.take().into_values();
@@ -73,16 +78,23 @@ pub(crate) struct Landlord {
     crew: Crew,
     news: mpsc::UnboundedReceiver<String>,
     tell: mpsc::UnboundedSender<String>,
+    /// What is short on the disk.
+    pressure: watch::Receiver<Option<String>>,
 }
 
 impl Landlord {
-    pub(crate) fn new(site: Arc<Site>, crew: Crew) -> Self {
+    pub(crate) fn new(
+        site: Arc<Site>,
+        crew: Crew,
+        pressure: watch::Receiver<Option<String>>,
+    ) -> Self {
         let (tell, news) = mpsc::unbounded_channel();
         Self {
             site,
             crew,
             news,
             tell,
+            pressure,
         }
     }
 }
@@ -116,25 +128,6 @@ pub(crate) async fn evict(site: &Arc<Site>, uid: &str) {
     worker.ended().await;
 }
 
-/// One machine is shared by whoever is on it: only who could not even have it alone lacks something.
-fn lack(pod: &Pod, allocatable: &BTreeMap<String, resource::Quantity>) -> Option<&'static str> {
-    let asked = |name: &str| {
-        let spec = pod.spec.iter();
-        let each = spec.flat_map(|spec| &spec.containers).filter_map(|one| {
-            let ResourceRequirements { requests, .. } = one.resources.as_ref()?;
-            let amount = &requests.as_ref()?.get(name)?.0;
-            Quantity::parse(amount).ok()
-        });
-        each.map(|amount| i128::from(amount.milli_value()))
-            .sum::<i128>()
-    };
-    ["cpu", "memory"].into_iter().find(|name| {
-        let here = allocatable.get(*name);
-        let here = here.and_then(|here| Quantity::parse(&here.0).ok());
-        here.is_some_and(|here| asked(name) > i128::from(here.milli_value()))
-    })
-}
-
 impl Keeper for Landlord {
     type Memory = ();
 
@@ -148,13 +141,23 @@ impl Keeper for Landlord {
             .or_insert_with(|| Worker::start(&self.site, Arc::new(pod.clone()), self.tell.clone()));
         worker.tell(pod);
         match worker.facts() {
-            Some(facts) => report::plan(pod, &facts, host_ip, now),
+            Some(facts) => {
+                let host = Host {
+                    ip: host_ip,
+                    allocatable: &self.site.allocatable,
+                };
+                report::plan(pod, &facts, &host, now)
+            }
             None => Plan::default(),
         }
     }
 
     fn lacks(&self, pod: &Pod) -> Option<&'static str> {
-        lack(pod, &self.site.allocatable)
+        room::lack(pod, &self.site.allocatable).map(|lack| lack.resource)
+    }
+
+    fn disk_pressure(&self) -> Option<String> {
+        self.pressure.borrow().clone()
     }
 
     fn observed(&mut self, _: &Pod) {}
@@ -167,39 +170,10 @@ impl Keeper for Landlord {
     }
 
     async fn news(&mut self) -> Option<String> {
-        match self.news.recv().await {
-            Some(uid) => Some(uid),
-            None => pending().await,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::{Value, json};
-
-    use super::{Pod, lack};
-
-    #[test]
-    fn who_wants_no_more_than_the_whole_machine_is_taken() {
-        let here = serde_json::from_value(json!({"cpu": "2", "memory": "1Gi"})).unwrap();
-        let table = [
-            (json!([{}]), None),
-            (json!([{"cpu": "2", "memory": "1Gi"}]), None),
-            (json!([{"cpu": "1500m"}, {"cpu": "500m"}]), None),
-            (json!([{"cpu": "1500m"}, {"cpu": "501m"}]), Some("cpu")),
-            (json!([{"memory": "1073741825"}]), Some("memory")),
-            // nothing else is looked at
-            (json!([{"example.com/thing": "1"}]), None),
-        ];
-        for (requests, expected) in table {
-            let each = requests.as_array().unwrap().iter();
-            let containers: Vec<Value> = each
-                .map(|requests| json!({"name": "c", "resources": {"requests": requests}}))
-                .collect();
-            let pod = json!({"metadata": {}, "spec": {"containers": containers}});
-            let pod: Pod = serde_json::from_value(pod).unwrap();
-            assert_eq!(lack(&pod, &here), expected, "{requests}");
+        tokio::select! {
+            Some(uid) = self.news.recv() => Some(uid),
+            Ok(()) = self.pressure.changed() => None,
+            else => pending().await,
         }
     }
 }

@@ -67,8 +67,13 @@ pub(super) fn capacity(directory: &Path) -> BTreeMap<String, Quantity> {
         ("ephemeral-storage", format!("{}Ki", disk / 1024)),
         ("pods", PODS.to_owned()),
     ]
-    .map(|(name, amount)| (name.to_owned(), Quantity(amount)))
+    .map(|(name, amount)| (name.to_owned(), Quantity(canonical(amount))))
     .into()
+}
+
+/// As the server writes it: a node that says it otherwise would find its status changed by somebody else again and again.
+fn canonical(amount: String) -> String {
+    quantity::Quantity::parse(&amount).map_or(amount, |amount| amount.to_string())
 }
 
 /// The same for the same directory, and no other's.
@@ -85,6 +90,11 @@ fn instance(directory: &Path) -> String {
 /// The cgroup that all pods of the node are in.
 pub(super) fn cgroup(directory: &Path) -> String {
     instance(directory)
+}
+
+/// The cgroup of one of them, within that of the node.
+pub(super) fn pod_cgroup(uid: &str) -> String {
+    format!("pod-{uid}")
 }
 
 /// Where volumes that are kept in memory are. Without rights to the shared place they are on disk.
@@ -128,4 +138,20 @@ pub(super) async fn remove(directory: &Path) -> Result<Removed, StartError> {
     });
     removed.await.unwrap_or(Ok(()))?;
     Ok(Removed { pods: uids.len() })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::capacity;
+
+    #[test]
+    fn what_the_machine_has_is_said_as_the_server_says_it() {
+        for (name, amount) in capacity(Path::new("/")) {
+            let read = quantity::Quantity::parse(&amount.0).unwrap();
+            assert_eq!(read.to_string(), amount.0, "{name}");
+        }
+        assert_eq!(capacity(Path::new("/"))["pods"].0, "1k");
+    }
 }

@@ -8,6 +8,7 @@
 //! finds its pods by their directories (`recover`), and goes on from what their shims tell.
 
 mod acts;
+mod admission;
 mod claims;
 mod command;
 mod dial;
@@ -15,6 +16,7 @@ mod documents;
 mod end;
 mod events;
 mod facts;
+mod greed;
 mod hooks;
 mod ids;
 pub mod inside;
@@ -23,10 +25,12 @@ mod kept;
 mod machine;
 mod place;
 mod plan;
+mod pressure;
 mod probes;
 mod record;
 mod recover;
 mod report;
+mod room;
 mod settings;
 mod site;
 mod storage;
@@ -71,6 +75,7 @@ use events::Events;
 use ids::Ids;
 use inside::Inside;
 use keep::{Crew, Landlord, evict};
+use pressure::Gauge;
 use site::{Helpers, Pulls, Site};
 use streams::Doorman;
 use tenants::Tenants;
@@ -111,6 +116,8 @@ pub struct Node {
     crew: Crew,
     streams: Arc<Doorman>,
     claims: JoinHandle<()>,
+    greed: JoinHandle<()>,
+    pressure: JoinHandle<()>,
     trouble: watch::Receiver<Option<String>>,
     engine: JoinHandle<()>,
 }
@@ -165,7 +172,8 @@ impl Node {
         });
         let pods = sweep(&site).await?;
         let crew = Crew::default();
-        let landlord = Landlord::new(Arc::clone(&site), crew.clone());
+        let (gauge, pressure) = Gauge::new(directory);
+        let landlord = Landlord::new(Arc::clone(&site), crew.clone(), pressure);
         landlord.take_up(&pods).await;
         let machine = machine::describe(&site);
         let engine = Engine::new(
@@ -179,6 +187,8 @@ impl Node {
         Ok(Self {
             engine: tokio::spawn(engine.run()),
             claims: tokio::spawn(claims::keep(client, volumes, complain)),
+            greed: tokio::spawn(greed::watch(Arc::clone(&site), crew.clone())),
+            pressure: tokio::spawn(gauge.watch(Arc::clone(&site))),
             streams: Arc::new(Doorman::new(tenants, dialer)),
             site,
             crew,
@@ -224,6 +234,8 @@ impl Drop for Node {
     fn drop(&mut self) {
         self.engine.abort();
         self.claims.abort();
+        self.greed.abort();
+        self.pressure.abort();
     }
 }
 

@@ -11,7 +11,7 @@ use super::facts::{End, Facts, Health, Inmate, Run, Setback, Shell};
 use crate::{
     clock::after,
     kubelet::{
-        container::{Role, back_off, restarts},
+        container::{Role, back_off, is_forgiven, restarts},
         plan::restart_policy,
         resize::{needs_restart, wanted},
         status::role_of_init,
@@ -108,6 +108,9 @@ impl Next {
 fn end_by(pod: &Pod, spec: &PodSpec, facts: &Facts, now: Timestamp) -> Option<Timestamp> {
     if let Some(deleted) = &pod.metadata.deletion_timestamp {
         return Some(deleted.0);
+    }
+    if facts.rejected.is_some() {
+        return Some(now);
     }
     // like a kubelet, without grace: whoever fills the disk gets no time to go on
     if facts.evicted.is_some() {
@@ -318,8 +321,26 @@ impl Crew<'_> {
 /// Until when a container that ended by itself is kept from starting again.
 pub(crate) fn resting_until(run: &Run, end: &End) -> Timestamp {
     let ran = run.terminated("", "").unwrap_or_default();
-    let restarts = i32::try_from(run.made.attempt).unwrap_or(i32::MAX);
-    after(end.at, back_off(restarts, &ran))
+    let crashes = i32::try_from(run.made.crashes).unwrap_or(i32::MAX);
+    after(end.at, back_off(crashes, &ran))
+}
+
+/// How often in a row a container has ended by itself before the run that begins now. What is asked for anew, by an image, by sizes
+/// or by another shell, begins anew; a long run is forgiven all that was before it.
+pub(crate) fn crashes(container: &Container, inmate: &Inmate, shell: u32) -> u32 {
+    let ended = inmate.run.as_ref().filter(|run| run.end.is_some());
+    let Some(run) = ended else {
+        return 0;
+    };
+    let is_another = is_changed(container, run)
+        || !is_same(&wanted(container), &run.made.resources)
+        || run.made.shell != shell;
+    let ran = run.terminated("", "").unwrap_or_default();
+    match (is_another, is_forgiven(&ran)) {
+        (true, _) => 0,
+        (false, true) => 1,
+        (false, false) => run.made.crashes.saturating_add(1),
+    }
 }
 
 /// Whether two sets of resources ask for the same: an absent part is an empty one.

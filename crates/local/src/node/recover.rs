@@ -63,6 +63,7 @@ impl Care {
                 self.watch(&state.name, pod);
             }
         }
+        self.remember_unstarted(pod);
     }
 
     /// Nothing lives there any more.
@@ -70,11 +71,38 @@ impl Care {
         for state in end::settle(&self.lodging.place.shim()).await {
             self.remember(&state, pod);
         }
+        self.remember_unstarted(pod);
         self.lodging.detach().await;
         self.vacate(Shell::Absent);
     }
 
+    /// Runs that could not be started are known to nobody else.
+    fn remember_unstarted(&mut self, pod: &Pod) {
+        let spec = pod.spec.iter();
+        let all = spec.flat_map(|spec| {
+            spec.init_containers
+                .iter()
+                .flatten()
+                .chain(&spec.containers)
+        });
+        for container in all {
+            let Some(run) = record::unstarted(&self.lodging.place, &container.name) else {
+                continue;
+            };
+            let inmate = self.facts.containers.entry(container.name.clone());
+            let inmate = inmate.or_default();
+            let last = inmate.run.as_ref().map(|last| last.made.attempt);
+            if last.is_some_and(|last| last >= run.made.attempt) {
+                continue;
+            }
+            let told = status_of(pod, &container.name).and_then(|told| told.last_state.clone());
+            inmate.before = told.and_then(|last| last.terminated);
+            inmate.run = Some(run);
+        }
+    }
+
     fn remember(&mut self, state: &ContainerState, pod: &Pod) {
+        self.warn_of_refusals(state, pod);
         let told = status_of(pod, &state.name);
         let is_alive = state.exit.is_none() && self.home.is_some();
         let container = container_of(pod, &state.name);
@@ -120,6 +148,7 @@ impl Care {
                 image_id: told.map(|told| told.image_id.clone()).unwrap_or_default(),
                 resources: wanted(&container),
                 stop_signal: SIGTERM,
+                crashes: 0,
             }
         })
     }

@@ -11,9 +11,11 @@ use k8s_openapi::{
 };
 
 use super::{
-    facts::{Busy, End, Facts, Inmate, Run, Setback, Shell},
+    facts::{Busy, End, Facts, Inmate, Run, START_ERROR, Setback, Shell},
     place::container_id,
     plan::{is_finished, is_late, is_same, resting_until},
+    room::{Resources, granted},
+    trouble::Trouble,
 };
 use crate::{
     clock::after,
@@ -25,11 +27,18 @@ use crate::{
     },
 };
 
-/// How long a failed pull is reported as such before it becomes a back-off.
+/// How long a failed pull, or start, is reported as such before it becomes a back-off.
 pub(crate) const PULL_ERROR: Duration = Duration::from_secs(2);
 
+/// The machine, as far as statuses tell of it.
+#[derive(Clone, Copy)]
+pub(crate) struct Host<'a> {
+    pub(crate) ip: &'a str,
+    pub(crate) allocatable: &'a Resources,
+}
+
 /// What to tell the API server about a pod.
-pub(crate) fn plan(pod: &Pod, facts: &Facts, host_ip: &str, now: Timestamp) -> Plan {
+pub(crate) fn plan(pod: &Pod, facts: &Facts, host: &Host<'_>, now: Timestamp) -> Plan {
     let (Some(spec), old) = (&pod.spec, pod.status.clone().unwrap_or_default()) else {
         return Plan::default();
     };
@@ -39,12 +48,16 @@ pub(crate) fn plan(pod: &Pod, facts: &Facts, host_ip: &str, now: Timestamp) -> P
         pod,
         spec,
         facts,
-        host_ip,
+        host: *host,
         now,
     };
     let act = match (&pod.metadata.deletion_timestamp, is_over) {
         (None, true) => None,
         (None, false) => change(pod, &old, &teller.live(&old)),
+        // its containers have their time to end, and some take it
+        (Some(_), false) if matches!(facts.shell, Shell::Ending) => {
+            change(pod, &old, &teller.live(&old))
+        }
         (Some(_), _) if !is_gone => None,
         // one whose time is up already stays only for its finalizers
         (Some(_), true) => {
@@ -59,13 +72,21 @@ struct Teller<'a> {
     pod: &'a Pod,
     spec: &'a PodSpec,
     facts: &'a Facts,
-    host_ip: &'a str,
+    host: Host<'a>,
     now: Timestamp,
 }
 
 impl Teller<'_> {
     /// The status of a pod that is meant to live.
     fn live(&self, old: &PodStatus) -> PodStatus {
+        if let Some(Trouble { reason, message }) = &self.facts.rejected {
+            return self.conclude(PodStatus {
+                phase: Some("Failed".to_owned()),
+                reason: Some((*reason).to_owned()),
+                message: Some(format!("Pod was rejected: {message}")),
+                ..old.clone()
+            });
+        }
         let mut status = self.with_containers(old);
         let policy = restart_policy(self.spec);
         let is_finished = is_finished(self.spec, self.facts);
@@ -81,7 +102,7 @@ impl Teller<'_> {
             // not before what it lived in is gone, and with it its sidecars
             "Succeeded" | "Failed" if !is_ended => {
                 let was = old.phase.clone().unwrap_or_else(|| "Pending".to_owned());
-                Some(if has_run(&status) {
+                Some(if self.has_begun() {
                     "Running".to_owned()
                 } else {
                     was
@@ -125,8 +146,18 @@ impl Teller<'_> {
         self.conclude(status)
     }
 
+    /// Whether a program of one of the pod's own containers has been run.
+    fn has_begun(&self) -> bool {
+        let mut apps = self.spec.containers.iter();
+        apps.any(|app| {
+            let inmate = self.facts.containers.get(&app.name);
+            let run = inmate.and_then(|inmate| inmate.run.as_ref());
+            run.is_some_and(|run| run.end.as_ref().is_none_or(|end| end.reason != START_ERROR))
+        })
+    }
+
     fn conclude(&self, mut status: PodStatus) -> PodStatus {
-        let has_shell = matches!(self.facts.shell, Shell::Whole { .. });
+        let has_shell = matches!(self.facts.shell, Shell::Whole { .. } | Shell::Ending);
         status.observed_generation = self.pod.metadata.generation;
         let resize = self.resize();
         status.conditions = Some(conditions(self.pod, &status, has_shell, &resize, self.now));
@@ -144,6 +175,12 @@ impl Teller<'_> {
         let Some(inmate) = under_way else {
             return Resize::None;
         };
+        if let (_, Some(lack)) = granted(self.pod, self.facts, self.host.allocatable) {
+            return Resize::Pending {
+                reason: "Infeasible",
+                message: lack.to_string(),
+            };
+        }
         match &inmate.setback {
             Some(setback) => Resize::Pending {
                 reason: "Deferred",
@@ -156,7 +193,7 @@ impl Teller<'_> {
     fn with_containers(&self, old: &PodStatus) -> PodStatus {
         let mut status = old.clone();
         status.start_time.get_or_insert_with(|| stamp(self.now));
-        let ip = self.host_ip.to_owned();
+        let ip = self.host.ip.to_owned();
         status.host_ip.get_or_insert_with(|| ip.clone());
         status.host_ips.get_or_insert_with(|| vec![HostIP { ip }]);
         if let Shell::Whole { ip: Some(ip), .. } = &self.facts.shell {
@@ -239,13 +276,22 @@ impl Teller<'_> {
         run: &Run,
         end: &End,
     ) -> Option<(String, Option<String>)> {
+        // nothing starts again in a pod that is deleted
+        if self.pod.metadata.deletion_timestamp.is_some() {
+            return None;
+        }
         if let Some(setback) = &inmate.setback {
             return Some(self.setback(setback, spec));
         }
+        if !restarts(role, restart_policy(self.spec), end.code) {
+            return None;
+        }
         let until = resting_until(run, end);
-        let is_resting = inmate.busy != Some(Busy::Starting)
-            && restarts(role, restart_policy(self.spec), end.code)
-            && until > self.now;
+        let is_resting = inmate.busy != Some(Busy::Starting) && until > self.now;
+        // told as such at first, like a failed pull, and never as if something had run
+        if end.reason == START_ERROR && !(is_resting && after(end.at, PULL_ERROR) <= self.now) {
+            return Some(("RunContainerError".to_owned(), end.message.clone()));
+        }
         is_resting.then(|| {
             let wait = until.duration_since(end.at).unsigned_abs();
             let message = format!(

@@ -7,11 +7,12 @@ use std::{
     path::PathBuf,
     process::Command,
     sync::{Arc, Mutex as Lock, PoisonError},
+    time::Instant,
 };
 
 use container::{Helper, PodSettings, UserNamespace};
 use k8s_openapi::{
-    api::core::v1::{Pod, Secret},
+    api::core::v1::{Container, Pod, Secret},
     apimachinery::pkg::api::resource::Quantity,
 };
 use kube::{Api, Client, ResourceExt as _};
@@ -23,7 +24,7 @@ use super::{
 };
 use crate::{
     clock::Clock,
-    image::{self, Auth, Decision, Image, Images, Presence, PullPolicy, Reference},
+    image::{self, Auth, Decision, Image, Images, Keyring, Presence, PullPolicy, Reference},
 };
 
 pub(crate) struct Site {
@@ -83,12 +84,9 @@ impl Site {
     }
 
     /// The image of a container, pulled if its policy says so.
-    pub(crate) async fn image(
-        &self,
-        pod: &Pod,
-        name: &str,
-        policy: Option<&str>,
-    ) -> Result<Image, Trouble> {
+    pub(crate) async fn image(&self, pod: &Pod, container: &Container) -> Result<Image, Trouble> {
+        let name = container.image.as_deref().unwrap_or_default();
+        let policy = container.image_pull_policy.as_deref();
         let reference = image::reference(name).map_err(|error| {
             let message = format!("Failed to apply default image tag {name:?}: {error}");
             Trouble::new("InvalidImageName", message)
@@ -109,9 +107,22 @@ impl Site {
             Some(_) => Presence::Present,
         };
         match (policy.decide(name, presence), found) {
-            (Decision::Use, Some(image)) => Ok(image),
+            (Decision::Use, Some(image)) => {
+                let message = format!("Image {name:?} is on this machine already");
+                self.events.tell(pod, &container.name, "Pulled", message);
+                Ok(image)
+            }
             (Decision::Fail { reason, message }, _) => Err(Trouble::new(reason, message)),
-            (Decision::Use, None) | (Decision::Pull, _) => self.pull(pod, &reference, policy).await,
+            (Decision::Use, None) | (Decision::Pull, _) => {
+                let (tell, begun) = (&self.events, Instant::now());
+                let message = format!("Pulling image {name:?}");
+                tell.tell(pod, &container.name, "Pulling", message);
+                let image = self.pull(pod, &reference, policy).await?;
+                let time = format!(" in {} ms", begun.elapsed().as_millis());
+                let message = format!("Image {name:?} pulled");
+                tell.tell_more(pod, &container.name, "Pulled", message, &time);
+                Ok(image)
+            }
         }
     }
 
@@ -138,33 +149,54 @@ impl Site {
         {
             return Ok(image);
         }
-        let auth = self.auth(pod, reference).await;
-        let pulled = self.images.pull(reference, &auth, |_| {}).await;
-        pulled.map_err(|error| Trouble::new("ErrImagePull", error.to_string()))
+        let mut errors = Vec::new();
+        for auth in self.auths(pod, reference).await {
+            match self.images.pull(reference, &auth, |_| {}).await {
+                Ok(image) => return Ok(image),
+                Err(error) => {
+                    let is_final = !error.is_refusal();
+                    errors.push(error.to_string());
+                    if is_final {
+                        break;
+                    }
+                }
+            }
+        }
+        Err(Trouble::new("ErrImagePull", all_of(errors)))
     }
 
-    /// From the first pull secret that speaks of the image.
-    async fn auth(&self, pod: &Pod, reference: &Reference) -> Auth {
+    /// Those of whom the pull secrets speak, in the order in which they are to ask; if there are none, nobody in particular.
+    async fn auths(&self, pod: &Pod, reference: &Reference) -> Vec<Auth> {
         let spec = pod.spec.as_ref();
         let names = spec.and_then(|spec| spec.image_pull_secrets.clone());
         let secrets: Api<Secret> =
             Api::namespaced(self.client.clone(), &pod.namespace().unwrap_or_default());
+        let mut keyring = Keyring::default();
         for name in names.unwrap_or_default() {
             let Ok(Some(secret)) = secrets.get_opt(&name.name).await else {
                 continue;
             };
             let data = secret.data.unwrap_or_default();
-            let new = data.get(".dockerconfigjson");
-            let new = new.and_then(|text| Auth::from_docker_config(&text.0, reference));
-            let found = new.or_else(|| {
-                let old = data.get(".dockercfg")?;
-                Auth::from_dockercfg(&old.0, reference)
-            });
-            if let Some(auth) = found {
-                return auth;
+            if let Some(text) = data.get(".dockerconfigjson") {
+                keyring.add_docker_config(&text.0, reference);
+            }
+            if let Some(text) = data.get(".dockercfg") {
+                keyring.add_dockercfg(&text.0, reference);
             }
         }
-        Auth::Anonymous
+        let auths = keyring.in_order();
+        match auths.is_empty() {
+            true => vec![Auth::Anonymous],
+            false => auths,
+        }
+    }
+}
+
+/// Several errors as one, as kubelets put them.
+fn all_of(mut errors: Vec<String>) -> String {
+    match errors.len() {
+        1 => errors.remove(0),
+        _ => format!("[{}]", errors.join(", ")),
     }
 }
 

@@ -56,6 +56,7 @@ impl Lodge {
             user_namespace: None,
             first: None,
             isolated: true,
+            sysctls: BTreeMap::new(),
         };
         let pod = helper.start_pod(&settings).await.unwrap();
         Self {

@@ -1,6 +1,8 @@
 //! Plans and statuses of pods on a machine where every step succeeds at once, or fails as told.
 
 mod over;
+mod rejected;
+mod unstarted;
 
 use std::time::Duration;
 
@@ -14,7 +16,8 @@ use serde_json::{Value, json};
 use super::{
     facts::{Busy, End, Facts, Health, Made, Run, Setback, Shell},
     plan::{self, Next, Step},
-    report,
+    report::{self, Host},
+    room::{self, Resources},
     trouble::Trouble,
     worker::container_of,
 };
@@ -48,11 +51,21 @@ impl World {
     }
 
     fn next(&self) -> Next {
-        plan::next(&self.pod, &self.facts, self.now)
+        plan::next(&self.granted(), &self.facts, self.now)
+    }
+
+    fn granted(&self) -> Pod {
+        let (granted, _) = room::granted(&self.pod, &self.facts, &allocatable());
+        granted.into_owned()
     }
 
     /// Does what is to be done until nothing is, and tells what it was.
     fn settle(&mut self) -> Vec<String> {
+        self.settle_by(Self::take)
+    }
+
+    /// The same where steps have other outcomes.
+    fn settle_by(&mut self, take: impl Fn(&mut Self, Step) -> String) -> Vec<String> {
         let mut all = Vec::new();
         for _ in 0..100 {
             let steps = self.next().steps;
@@ -60,7 +73,7 @@ impl World {
                 break;
             }
             for step in steps {
-                all.push(self.take(step));
+                all.push(take(self, step));
             }
             self.tell();
         }
@@ -80,7 +93,7 @@ impl World {
                 "make".to_owned()
             }
             Step::Start { name } => {
-                let container = container_of(&self.pod, &name).unwrap();
+                let container = container_of(&self.granted(), &name).unwrap();
                 let health = Health {
                     started: container.startup_probe.is_none(),
                     ready: container.readiness_probe.is_none(),
@@ -88,6 +101,7 @@ impl World {
                 };
                 let inmate = self.facts.containers.entry(name.clone()).or_default();
                 let made = Made {
+                    crashes: plan::crashes(&container, inmate, self.shells),
                     attempt: inmate.next_attempt(),
                     shell: self.shells,
                     image: container.image.clone().unwrap_or_default(),
@@ -113,7 +127,7 @@ impl World {
                 format!("stop {name}")
             }
             Step::Resize { name } => {
-                let container = container_of(&self.pod, &name).unwrap();
+                let container = container_of(&self.granted(), &name).unwrap();
                 let run = self.facts.containers.get_mut(&name).unwrap().run.as_mut();
                 run.unwrap().made.resources = wanted(&container);
                 format!("resize {name}")
@@ -155,7 +169,11 @@ impl World {
 
     /// What the API server is told becomes the status.
     fn tell(&mut self) -> Option<Act> {
-        let act = report::plan(&self.pod, &self.facts, "10.0.0.1", self.now).act;
+        let host = Host {
+            ip: "10.0.0.1",
+            allocatable: &allocatable(),
+        };
+        let act = report::plan(&self.pod, &self.facts, &host, self.now).act;
         if let Some(Act::Status(patch)) = &act {
             let mut pod = serde_json::to_value(&self.pod).unwrap();
             merge(&mut pod["status"], &patch["status"]);
@@ -225,6 +243,10 @@ fn merge(into: &mut Value, patch: &Value) {
     }
 }
 
+fn allocatable() -> Resources {
+    serde_json::from_value(json!({"cpu": "4", "memory": "8Gi"})).unwrap()
+}
+
 fn simple() -> World {
     World::of(json!({"containers": [{"name": "a", "image": "one"}]}))
 }
@@ -277,6 +299,26 @@ fn a_container_that_ends_starts_again_at_once_and_then_ever_later() {
     assert_eq!(world.pass(10).settle(), ["start a"]);
     assert_eq!(world.container("a").restart_count, 2);
     assert_eq!(world.last_exit_of("a"), Some(2));
+}
+
+#[test]
+fn only_what_ends_by_itself_again_and_again_is_kept_waiting() {
+    let mut world = simple();
+    world.settle();
+    for image in ["two", "three", "four"] {
+        world.change("/spec/containers/0/image", json!(image));
+        assert_eq!(world.settle(), ["stop a", "start a"]);
+    }
+    world.exit("a", 1);
+    assert_eq!(world.settle(), ["start a"], "its first crash");
+    world.exit("a", 1);
+    assert_eq!(world.settle(), Vec::<String>::new(), "its second");
+    assert_eq!(world.pass(10).settle(), ["start a"]);
+    world.pass(600).exit("a", 1);
+    assert_eq!(world.settle(), ["start a"], "it ran for long");
+    world.exit("a", 1);
+    let soon = world.now + SignedDuration::from_secs(10);
+    assert_eq!(world.next().wake, Some(soon), "not as long as before");
 }
 
 #[test]

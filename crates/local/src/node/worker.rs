@@ -3,6 +3,7 @@
 mod learn;
 
 use std::{
+    borrow::Cow,
     collections::BTreeMap,
     future::pending,
     sync::{Arc, Mutex, PoisonError},
@@ -26,18 +27,20 @@ use tokio::{
 
 use super::{
     acts::{Home, Lodging},
-    end,
-    facts::{Busy, Facts, Made, Run, Shell},
+    admission, end,
+    facts::{Begin, Busy, Facts, Inmate, Made, Run, Shell},
     plan::{self, Step},
     probes::{Finding, Target, Watching},
     report::PULL_ERROR,
+    room,
     site::Site,
     trouble::Trouble,
     works::Works,
 };
 use crate::{clock::after, kubelet::plan::pod_label};
 
-/// How long a status waits for the start of a container, which mostly comes at once and is then told in the same write.
+/// How long a status waits for the start of a container, or the end of a pod, which mostly comes at once and is then told in
+/// the same write.
 const HUSH: Duration = Duration::from_millis(150);
 /// How often volumes are brought up to date with what they show.
 const REFRESH: Duration = Duration::from_secs(60);
@@ -103,6 +106,15 @@ impl Worker {
     pub(crate) fn facts(&self) -> Option<Facts> {
         let facts = self.facts.lock().unwrap_or_else(PoisonError::into_inner);
         facts.clone()
+    }
+
+    /// The pod as it is wanted, and those of its containers that run.
+    pub(crate) fn living(&self) -> (Arc<Pod>, Vec<String>) {
+        let pod = Arc::clone(&self.wish.borrow().pod);
+        let facts = self.facts.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = facts.iter().flat_map(|facts| &facts.containers);
+        let alive = all.filter(|(_, inmate)| inmate.alive().is_some());
+        (pod, alive.map(|(name, _)| name.clone()).collect())
     }
 
     pub(crate) fn tell(&self, pod: &Pod) {
@@ -214,10 +226,12 @@ impl Care {
     async fn run(mut self, look: watch::Sender<bool>) {
         let first = self.wishes.borrow().pod.clone();
         self.recover(&first).await;
+        self.judge(&first);
         self.show();
         look.send_replace(true);
         while !self.is_left {
             let Wish { pod, course } = self.wishes.borrow_and_update().clone();
+            let pod = self.granted(pod);
             let now = self.lodging.site.clock.now();
             let next = match course {
                 Course::Follow => plan::next(&pod, &self.facts, now),
@@ -237,12 +251,49 @@ impl Care {
         }
     }
 
+    /// A pod that is seen for the first time may be one for nobody. What runs is not judged again: whoever started it has.
+    fn judge(&mut self, pod: &Pod) {
+        let site = &self.lodging.site;
+        let phase = pod
+            .status
+            .as_ref()
+            .and_then(|status| status.phase.as_deref());
+        let is_new = self.facts.containers.is_empty() && matches!(phase, None | Some("Pending"));
+        let is_begun = pod
+            .status
+            .as_ref()
+            .is_some_and(|status| status.start_time.is_some());
+        if is_new && !is_begun {
+            site.events.scheduled(pod);
+        }
+        let spec = pod.spec.as_ref().filter(|_| is_new);
+        let rejected = spec.and_then(|spec| admission::rejection(spec, site.is_isolated));
+        if let Some(Trouble { reason, message }) = &rejected {
+            site.events.warn(pod, reason, message.clone());
+        }
+        self.facts.rejected = rejected;
+    }
+
     fn is_over(&self) -> bool {
         self.jobs.is_empty()
             && matches!(
                 self.facts.shell,
                 Shell::Absent | Shell::Ended | Shell::Broken(_)
             )
+    }
+
+    /// The pod as it may be on this machine.
+    fn granted(&self, asked: Arc<Pod>) -> Arc<Pod> {
+        let site = &self.lodging.site;
+        let (granted, refused) = room::granted(&asked, &self.facts, &site.allocatable);
+        if let Some(lack) = refused {
+            site.events
+                .warn(&asked, "ResizeInfeasible", lack.to_string());
+        }
+        match granted {
+            Cow::Borrowed(_) => asked,
+            Cow::Owned(granted) => Arc::new(granted),
+        }
     }
 
     /// The plan of a pod that ends whatever its object says.
@@ -262,11 +313,12 @@ impl Care {
         }
     }
 
-    /// What changes with time alone: how a failed pull is told, and what volumes show.
+    /// What changes with time alone: how a failed pull or start is told, and what volumes show.
     fn own_wake(&self, now: Timestamp) -> Option<Timestamp> {
         let setbacks = self.facts.containers.values();
         let turns = setbacks
-            .filter_map(|inmate| Some(after(inmate.setback.as_ref()?.at, PULL_ERROR)))
+            .filter_map(Inmate::failed_at)
+            .map(|at| after(at, PULL_ERROR))
             .filter(|turn| *turn > now);
         let own = [self.refresh_at, self.measure_at, self.hush_until];
         turns.chain(own.into_iter().flatten()).min()
@@ -303,6 +355,9 @@ impl Care {
                 // that a container runs is told with its start
                 self.hush_until = hush.filter(|_| matches!(event, Some(Event::Started(_))));
                 self.happened(event, pod).await;
+                if !self.facts.containers.values().any(|one| one.alive().is_some()) {
+                    self.hush_at_the_end(pod);
+                }
             }
             Some((name, attempt, finding)) = self.findings.recv() => {
                 self.found(&name, attempt, finding, pod);
@@ -333,7 +388,8 @@ impl Care {
                 };
                 self.busy(&name, Some(Busy::Stopping));
                 self.job(async move {
-                    lodging.stop(&container, &made, &home, &target, grace).await;
+                    let stopped = lodging.stop(&shared, &container, &made, &home, &target, grace);
+                    stopped.await;
                     Done::Stopped(name)
                 });
             }
@@ -360,13 +416,16 @@ impl Care {
             inmate.tried.clone_from(&container.image);
             inmate.setback = None;
         }
-        let attempt = inmate.next_attempt();
+        let begin = Begin {
+            first_attempt: inmate.next_attempt(),
+            crashes: plan::crashes(&container, inmate, home.number),
+        };
         let target = self.target(pod, &name, &home);
         let (lodging, pod, mut by) = (self.lodging.clone(), pod.clone(), self.by.subscribe());
         self.job(async move {
             // a pod that is told to end waits for no image
             let started = tokio::select! {
-                started = lodging.start(&pod, &container, attempt, &home, target) => started,
+                started = lodging.start(&pod, &container, begin, &home, target) => started,
                 _ = by.wait_for(Option::is_some) => Err(Trouble::create("the pod is ending")),
             };
             Done::Started(name, started)
@@ -389,6 +448,7 @@ impl Care {
             return;
         }
         self.facts.shell = Shell::Ending;
+        self.hush_at_the_end(pod);
         self.watched.clear();
         let alive: BTreeMap<String, Made> = self
             .facts
@@ -405,6 +465,14 @@ impl Care {
             lodging.end(&pod, alive, &home, &targets, by).await;
             Done::Ended(end::settle(&lodging.place.shim()).await)
         });
+    }
+
+    /// What is about to end mostly does so at once, and is then told in one write, which is the last of a deleted pod.
+    fn hush_at_the_end(&mut self, pod: &Pod) {
+        let is_deleted = pod.metadata.deletion_timestamp.is_some();
+        if is_deleted && matches!(self.facts.shell, Shell::Ending) {
+            self.hush_until = Some(after(self.lodging.site.clock.now(), HUSH));
+        }
     }
 
     fn job(&self, work: impl Future<Output = Done> + Send + 'static) {

@@ -40,6 +40,8 @@ impl Home {
         };
         let path = std::path::absolute(path).map_err(cannot)?;
         make_private(&path).map_err(cannot)?;
+        // an instance is known by it, however it is spelled
+        let path = path.canonicalize().map_err(cannot)?;
         let mut lock = File::options()
             .create(true)
             .truncate(false)

@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use local::network::{Forwarding, Network, NetworkError, Settings, remove};
 
 use crate::process::{command, directory};
-use crate::support::{Space, WORLD, enforce, on_a_host, pod, traces};
+use crate::support::{PATIENCE, Space, WORLD, enforce, on_a_host, pod, traces};
 
 #[test]
 fn closing_leaves_nothing() {
@@ -129,6 +130,7 @@ fn a_range_that_is_in_use_is_refused() {
                 ("192.0.2.0/24", false),
                 ("10.5.0.0/31", false),
                 ("10.5.0.1/24", false),
+                ("11.5.0.0/24", false),
                 ("10.5.0.0/29", true),
             ] {
                 let range = range.parse().unwrap();
@@ -155,6 +157,47 @@ fn a_range_that_is_in_use_is_refused() {
                 }
                 assert_eq!(traces().await, before);
             }
+        },
+    );
+}
+
+#[test]
+fn another_network_is_refused_only_as_long_as_a_pod_is_attached() {
+    on_a_host(
+        "instances::another_network_is_refused_only_as_long_as_a_pod_is_attached",
+        async |host| {
+            let before = traces().await;
+            let named = |range: &str| Settings {
+                range: Some(range.parse().unwrap()),
+                ..host.settings("data")
+            };
+            let network = Network::open(named("10.5.0.0/24")).await.unwrap();
+            let mut space = Space::new();
+            network.attach("a", &space.path).await.unwrap();
+            network.leave().await;
+            let refused = Network::open(named("10.6.0.0/24")).await.unwrap_err();
+            assert!(
+                matches!(refused, NetworkError::Elsewhere { .. }),
+                "{refused}"
+            );
+            space.kill();
+            let start = Instant::now();
+            // the kernel takes its time to remove the link
+            let network = loop {
+                match Network::open(named("10.6.0.0/24")).await {
+                    Ok(network) => break network,
+                    Err(error) => assert!(start.elapsed() < PATIENCE, "{error}"),
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            };
+            assert_eq!(network.range(), named("10.6.0.0/24").range);
+            assert!(network.addresses().is_empty());
+            let b = pod(&network, "b").await;
+            enforce(&network, &[&b], &[]).await;
+            host.world.listen(WORLD, 443);
+            assert!(b.space.connect(WORLD, 443).is_some());
+            assert_eq!(network.close().await.unwrap(), Forwarding::Restored);
+            assert_eq!(traces().await, before);
         },
     );
 }

@@ -19,10 +19,15 @@ pub(crate) const HOST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
 pub(crate) const WORLD: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 5);
 /// A machine in a private network that the host has a way to.
 pub(crate) const OFFICE: Ipv4Addr = Ipv4Addr::new(192, 168, 7, 7);
-pub(crate) const METADATA: Ipv4Addr = Ipv4Addr::new(169, 254, 169, 254);
+/// Where clouds tell machines who they are: most of them, Azure, Alibaba Cloud.
+pub(crate) const METADATA: [Ipv4Addr; 3] = [
+    Ipv4Addr::new(169, 254, 169, 254),
+    Ipv4Addr::new(168, 63, 129, 16),
+    Ipv4Addr::new(100, 100, 100, 200),
+];
 
 /// Long enough for whatever comes at all.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 /// So long nothing comes. Too short, a test would see less than it could; it would not fail for it.
 const SILENCE: Duration = Duration::from_millis(400);
 
@@ -206,9 +211,11 @@ impl Host {
              ip address add 192.0.2.1/24 dev world0
              ip link set world0 up
              ip address add {WORLD}/32 dev lo
-             ip address add {OFFICE}/32 dev lo
-             ip address add {METADATA}/32 dev lo"
+             ip address add {OFFICE}/32 dev lo"
         ));
+        for address in METADATA {
+            world.run(&format!("ip address add {address}/32 dev lo"));
+        }
         let directory = directory.to_owned();
         Host { directory, world }
     }

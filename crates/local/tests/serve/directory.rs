@@ -211,3 +211,15 @@ fn a_directory_that_cannot_be_made_is_named() {
     let start = format!("cannot use {} as the data directory: ", path.display());
     assert!(refused.starts_with(&start), "{refused}");
 }
+
+#[test]
+fn an_instance_is_the_same_however_its_directory_is_spelled() {
+    let directory = tempfile::tempdir().unwrap();
+    let (real, link) = (directory.path().join("real"), directory.path().join("link"));
+    fs::create_dir(&real).unwrap();
+    std::os::unix::fs::symlink(&real, &link).unwrap();
+    let real = real.canonicalize().unwrap();
+    for spelled in [link, real.join("../link/../real")] {
+        assert_eq!(Home::open(spelled).unwrap().path(), real);
+    }
+}

@@ -249,19 +249,15 @@ impl Kubectl {
     }
 }
 
-/// The one of our Kubernetes' version, and the one that is installed if it is another; each with both protocols.
+/// Each with both protocols.
 pub(crate) static KUBECTLS: LazyLock<Vec<Kubectl>> = LazyLock::new(|| {
-    let mut programs = vec![testbed::kubectl().unwrap()];
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let installed = std::env::split_paths(&path).map(|directory| directory.join("kubectl"));
-    programs.extend(installed.filter(|program| program.is_file()).take(1));
-    programs.dedup();
     let both = |program: PathBuf| {
         [true, false].map(|websockets| Kubectl {
             program: program.clone(),
             websockets,
         })
     };
+    let programs = testbed::kubectls().unwrap();
     programs.into_iter().flat_map(both).collect()
 });
 

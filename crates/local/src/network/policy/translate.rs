@@ -11,8 +11,8 @@ use sha2::{Digest as _, Sha256};
 use super::parse::{Allowed, Peer, Policy, Port, policy};
 use super::{Labels, Located, NamedPort, Snapshot};
 use crate::network::rules::{
-    Action, CONSENTED, Chain, ENTERING, LEAVING, LINK_LOCAL, Match, NAMING, Ports, Protocol, Rule,
-    Rules, Side,
+    Action, CONSENTED, Chain, ENTERING, LEAVING, Match, NAMING, Ports, Protocol, Rule, Rules, Side,
+    is_metadata, no_metadata,
 };
 
 /// The kernel takes at most 128 expressions in a rule, and an exception is three of them.
@@ -79,8 +79,8 @@ struct Way {
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Whom {
-    /// Within the link-local addresses. First, as it is about addresses that no other way is about.
-    LinkLocal(Ipv4Net, Vec<Ipv4Net>),
+    /// Where clouds serve credentials. First, as it is about addresses that no other way is about.
+    Metadata(Ipv4Net, Vec<Ipv4Net>),
     Everybody,
     Block(Ipv4Net, Vec<Ipv4Net>),
     /// The pods of a set; `named` if a selector made it.
@@ -165,17 +165,10 @@ impl Translator<'_> {
     }
 
     fn leaving(&mut self, ways: &BTreeSet<Way>) -> String {
-        let is_local = |way: &&Way| matches!(way.peer, Whom::LinkLocal(..));
+        let is_local = |way: &&Way| matches!(way.peer, Whom::Metadata(..));
         let local = ways.iter().filter(is_local);
         let mut rules = lines(local, Side::To, &Action::Accept);
-        rules.push(Rule {
-            matches: vec![Match::Address {
-                side: Side::To,
-                within: LINK_LOCAL,
-                is: true,
-            }],
-            action: Action::Drop,
-        });
+        rules.extend(no_metadata());
         let others = ways.iter().filter(|way| !is_local(way));
         rules.extend(lines(others, Side::To, &Action::Accept));
         self.chain("out", rules)
@@ -211,8 +204,8 @@ impl Translator<'_> {
     fn whom(&mut self, peer: &Peer) -> Whom {
         match peer {
             Peer::Everybody => Whom::Everybody,
-            Peer::Block { within, except } if LINK_LOCAL.contains(within) => {
-                Whom::LinkLocal(*within, except.clone())
+            Peer::Block { within, except } if is_metadata(*within) => {
+                Whom::Metadata(*within, except.clone())
             }
             Peer::Block { within, except } => Whom::Block(*within, except.clone()),
             Peer::Pods { .. } => {
@@ -290,7 +283,7 @@ fn peers(whom: &Whom, side: Side) -> Vec<Vec<Match>> {
             side,
             set: name.clone(),
         }]],
-        Whom::Block(within, except) | Whom::LinkLocal(within, except) => {
+        Whom::Block(within, except) | Whom::Metadata(within, except) => {
             if except.len() > EXCEPTIONS_IN_A_RULE {
                 let parts = without(*within, except).into_iter();
                 return parts.map(|part| vec![address(part, true)]).collect();

@@ -11,8 +11,31 @@ use ipnet::Ipv4Net;
 
 use super::{Action, Chain, Hook, Match, Ports, Protocol, Rule, Rules, Side, Version};
 
-/// Where clouds serve the credentials of the machine.
-pub const LINK_LOCAL: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(169, 254, 0, 0), 16);
+/// Where clouds serve the credentials of the machine: nearly all of them at a link-local address, Azure and Alibaba Cloud at others
+/// besides.
+pub const METADATA: [Ipv4Net; 3] = [
+    Ipv4Net::new_assert(Ipv4Addr::new(169, 254, 0, 0), 16),
+    Ipv4Net::new_assert(Ipv4Addr::new(168, 63, 129, 16), 32),
+    Ipv4Net::new_assert(Ipv4Addr::new(100, 100, 100, 200), 32),
+];
+
+/// Whether all of these addresses are such.
+pub fn is_metadata(block: impl Into<Ipv4Net>) -> bool {
+    let block = block.into();
+    METADATA.iter().any(|known| known.contains(&block))
+}
+
+/// Drops what goes there.
+pub(in crate::network) fn no_metadata() -> impl Iterator<Item = Rule> {
+    let at = |within| Match::Address {
+        side: Side::To,
+        within,
+        is: true,
+    };
+    METADATA
+        .into_iter()
+        .map(move |known| rule([at(known)], Action::Drop))
+}
 
 /// Pods with ingress policies, to the chain of what may come in.
 pub(in crate::network) const ENTERING: &str = "entering";
@@ -155,22 +178,15 @@ impl Base {
 
 /// A service of the host that is published by translating addresses is a service of the host.
 fn from_pods() -> Chain {
-    let metadata = Match::Address {
-        side: Side::To,
-        within: LINK_LOCAL,
-        is: true,
-    };
-    Chain {
-        hook: None,
-        rules: vec![
-            rule([Match::Reply], Action::Accept),
-            rule([Match::Invalid], Action::Drop),
-            rule([Match::Redirected], Action::Drop),
-            rule([], lookup(Side::From, LEAVING)),
-            rule([metadata], Action::Drop),
-            rule([], Action::Accept),
-        ],
-    }
+    let mut rules = vec![
+        rule([Match::Reply], Action::Accept),
+        rule([Match::Invalid], Action::Drop),
+        rule([Match::Redirected], Action::Drop),
+        rule([], lookup(Side::From, LEAVING)),
+    ];
+    rules.extend(no_metadata());
+    rules.push(rule([], Action::Accept));
+    Chain { hook: None, rules }
 }
 
 /// The sender's own policies decide; it may be no pod of this instance.

@@ -13,8 +13,9 @@ use std::net::Ipv4Addr;
 use ipnet::Ipv4Net;
 
 pub(super) use base::Base;
-pub use base::LINK_LOCAL;
+pub(in crate::network) use base::no_metadata;
 pub(super) use base::{CONSENTED, ENTERING, LEAVING, NAMING};
+pub use base::{METADATA, is_metadata};
 pub(super) use change::{Operation, change, creation};
 
 /// Everything in the table of an instance.

@@ -73,11 +73,16 @@ async fn a_probe_runs_its_command_in_the_container() {
     let lodge = Lodge::open().await;
     lodge.start("main", "sleep 1000", |_| {}).await;
     let spec = container(json!({
-        "startupProbe": {"exec": {"command": ["true"]}},
-        "readinessProbe": {"exec": {"command": ["test", "-d", "/tmp"]}, "periodSeconds": 1},
+        "startupProbe": {"exec": {"command": ["true"]}, "timeoutSeconds": 60},
+        "readinessProbe": {
+            "exec": {"command": ["test", "-d", "/tmp"]},
+            "periodSeconds": 1,
+            "timeoutSeconds": 60,
+        },
         "livenessProbe": {
             "exec": {"command": ["sh", "-c", "echo ill; exit 1"]},
             "periodSeconds": 1,
+            "timeoutSeconds": 60,
             "failureThreshold": 1,
         },
     }));
@@ -87,20 +92,22 @@ async fn a_probe_runs_its_command_in_the_container() {
         let _ = sender.send(finding);
     });
     assert_eq!(findings.recv().await.unwrap(), Finding::Started);
-    let mut others = [
-        findings.recv().await.unwrap(),
-        findings.recv().await.unwrap(),
-    ];
-    others.sort_by_key(|finding| *finding != Finding::Ready(true));
     let killed = Finding::Unhealthy {
         probe: "Liveness",
         message: "Liveness probe failed: ill\n".to_owned(),
         kill: true,
         grace: None,
     };
-    assert_eq!(others, [Finding::Ready(true), killed]);
+    // on a busy machine one of them may be quicker twice
+    let expected = [Finding::Ready(true), killed];
+    let mut left: Vec<&Finding> = expected.iter().collect();
+    while !left.is_empty() {
+        let found = findings.recv().await.unwrap();
+        assert!(expected.contains(&found), "{found:?}");
+        left.retain(|finding| **finding != found);
+    }
     drop(watching);
-    assert_eq!(findings.recv().await, None);
+    while findings.recv().await.is_some() {}
     lodge.close().await;
 }
 
@@ -111,15 +118,18 @@ async fn a_probe_whose_command_takes_too_long_fails_and_one_that_cannot_be_run_d
     let table = [
         (
             json!(["sleep", "100"]),
+            1,
             "Readiness probe failed: command timed out: \"sleep 100\" timed out after 1s",
         ),
         (
             json!(["no-such"]),
+            60,
             "Readiness probe errored and resulted in unknown state: exec: \"no-such\": executable file not found in $PATH",
         ),
     ];
-    for (command, words) in table {
-        let spec = container(json!({"readinessProbe": {"exec": {"command": command}}}));
+    for (command, patience, words) in table {
+        let probe = json!({"exec": {"command": command}, "timeoutSeconds": patience});
+        let spec = container(json!({"readinessProbe": probe}));
         let (sender, mut findings) = tokio::sync::mpsc::unbounded_channel();
         let now = k8s_openapi::jiff::Timestamp::now();
         let _watching = watch(&spec, lodge.target("main"), now, move |finding| {

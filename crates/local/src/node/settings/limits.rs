@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Amount;
 use quantity::Quantity;
 
 /// Enough for what builds and tests start, too few to fill the machine's table of processes.
-const PIDS: u64 = 4096;
+pub(crate) const PIDS: u64 = 4096;
 
 /// What the kernel takes for shares.
 const SHARES: std::ops::RangeInclusive<u64> = 2..=262_144;

@@ -17,7 +17,7 @@ use container::{ContainerSettings, Overlay, Root};
 use k8s_openapi::api::core::v1::{Container, Pod};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-pub(crate) use limits::limits;
+pub(crate) use limits::{PIDS, limits};
 
 use super::documents::Documents;
 use super::place::PodPlace;
@@ -89,6 +89,7 @@ pub(crate) fn settings(ask: &Ask<'_>) -> Result<ContainerSettings, Trouble> {
         capabilities: wishes.capabilities(),
         privileged: wishes.is_privileged(),
         seccomp: wishes.seccomp()?,
+        unmasked_proc: wishes.unmasked_proc(ask)?,
         limits: limits(container.resources.as_ref()),
         oom_score_adj: limits::oom_score_adj(ask.pod, container, ask.allocatable),
         stdin: container.stdin == Some(true),

@@ -70,6 +70,23 @@ impl<'a> Wishes<'a> {
         }
     }
 
+    /// Whether `/proc` is shown whole. Only who has users of their own may have it so, as everywhere in Kubernetes.
+    pub(super) fn unmasked_proc(&self, ask: &Ask<'_>) -> Result<bool, Trouble> {
+        let host_users = ask.pod.spec.as_ref().and_then(|spec| spec.host_users);
+        let name = &ask.container.name;
+        match self.own.and_then(|it| it.proc_mount.as_deref()) {
+            None | Some("Default") => Ok(false),
+            Some("Unmasked") if host_users == Some(false) => Ok(true),
+            Some("Unmasked") => Err(Trouble::config(format!(
+                "container {name:?} cannot have procMount Unmasked with the users of this machine: \
+                 set hostUsers: false in its pod, or leave procMount out"
+            ))),
+            Some(other) => Err(Trouble::config(format!(
+                "container {name:?} asks for procMount {other:?}: there are Default and Unmasked"
+            ))),
+        }
+    }
+
     pub(super) fn seccomp(&self) -> Result<container::Seccomp, Trouble> {
         let own = self.own.and_then(|it| it.seccomp_profile.as_ref());
         let profile = own.or_else(|| self.pod?.seccomp_profile.as_ref());

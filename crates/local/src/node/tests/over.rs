@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Act, Busy, Facts, World, simple, with_init};
+use super::{Act, Busy, Facts, Shell, World, simple, with_init};
 
 #[test]
 fn a_pod_that_was_told_to_be_over_ends_although_it_still_runs() {
@@ -26,6 +26,47 @@ fn a_pod_that_only_its_finalizers_keep_is_not_removed_again() {
     assert_eq!(world.tell(), Some(Act::Remove));
     world.delete(0);
     assert_eq!(world.tell(), None);
+}
+
+#[test]
+fn the_containers_of_a_deleted_pod_are_told_of_until_all_have_ended() {
+    let mut world = World::of(json!({"containers": [
+        {"name": "a", "image": "one"},
+        {"name": "b", "image": "one"},
+    ]}));
+    world.settle();
+    // whoever ends for the second time would have to wait for its next start
+    world.exit("a", 1);
+    world.settle();
+    world.delete(30);
+    world.facts.shell = Shell::Ending;
+    world.tell();
+    assert!(world.holds("Ready") && world.holds("PodReadyToStartContainers"));
+    world.exit("a", 3);
+    world.tell();
+    let ended = world.container("a").state.clone().unwrap().terminated;
+    let ended = ended.unwrap();
+    assert_eq!(
+        (ended.exit_code, ended.reason.as_deref()),
+        (3, Some("Error"))
+    );
+    assert!(
+        world
+            .container("b")
+            .state
+            .clone()
+            .unwrap()
+            .running
+            .is_some()
+    );
+    assert!(!world.holds("Ready"));
+    world.exit("b", 0);
+    world.tell();
+    assert_eq!(world.phase(), "Running", "until what it lives in has ended");
+    world.facts.shell = Shell::Ended;
+    world.tell();
+    assert_eq!(world.phase(), "Failed");
+    assert_eq!(world.tell(), Some(Act::Remove));
 }
 
 #[test]
@@ -100,6 +141,40 @@ fn a_container_that_is_started_with_another_image_does_not_wait_for_its_back_off
     let state = world.container("a").state.clone().unwrap();
     assert_eq!(state.waiting, None);
     assert_eq!(state.terminated.unwrap().exit_code, 1);
+}
+
+#[test]
+fn a_resize_to_more_than_the_machine_has_is_infeasible_until_less_is_asked_for() {
+    let resources = |cpu| json!({"limits": {"cpu": cpu}, "requests": {"cpu": cpu}});
+    for policy in ["NotRequired", "RestartContainer"] {
+        let mut world = World::of(json!({"containers": [{
+            "name": "a", "image": "one", "resources": resources("1"),
+            "resizePolicy": [{"resourceName": "cpu", "restartPolicy": policy}],
+        }]}));
+        world.settle();
+        world.change("/spec/containers/0/resources", resources("5"));
+        assert_eq!(world.settle(), Vec::<String>::new());
+        let mut conditions = world.status().conditions.iter().flatten();
+        let pending = conditions.find(|one| one.type_ == "PodResizePending");
+        let pending = pending.unwrap();
+        let message =
+            "Node didn't have enough capacity: cpu, requested: 5000, capacity: 4000".to_owned();
+        assert_eq!(
+            (pending.reason.as_deref(), &pending.message),
+            (Some("Infeasible"), &Some(message))
+        );
+        world.exit("a", 1);
+        assert_eq!(world.settle(), ["start a"], "with what it had");
+        let cpu = |world: &World| {
+            let allocated = world.container("a").allocated_resources.clone();
+            allocated.unwrap()["cpu"].0.clone()
+        };
+        assert_eq!(cpu(&world), "1");
+        world.change("/spec/containers/0/resources", resources("4"));
+        assert!(!world.settle().is_empty());
+        assert_eq!(cpu(&world), "4");
+        assert!(!world.holds("PodResizePending"));
+    }
 }
 
 #[test]

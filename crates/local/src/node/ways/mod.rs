@@ -16,23 +16,30 @@ use std::time::Duration;
 use futures::stream::{BoxStream, select_all};
 use futures::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::networking::v1::NetworkPolicy;
+use kube::api::ListParams;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client};
 use serde::de::DeserializeOwned;
 use tokio::sync::{RwLock, watch};
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
+use crate::kubelet::roster::version;
 use crate::network::{Forwarding, Network, NetworkError};
 use rounds::Rounds;
 use told::{Change, Heard, Told};
 
 /// Names are made anew no more often than this: they are made of all pods.
 const BREATH: Duration = Duration::from_millis(50);
+/// The watch is behind by moments; one that is so for longer has failed.
+const PATIENCE: Duration = Duration::from_secs(10);
 const LEFT: &str = "the network has been left: the node is stopping";
 
 type News = BoxStream<'static, Result<Heard, watcher::Error>>;
 
 pub(crate) struct Ways {
+    client: Client,
     shared: Arc<Shared>,
     gateway: Option<Ipv4Addr>,
     /// End when this is dropped.
@@ -43,6 +50,8 @@ struct Shared {
     /// None once it has been left. Who waits for a round must not hold this.
     network: RwLock<Option<Network>>,
     told: Mutex<Told>,
+    /// The version of the newest policy that was told.
+    heard: watch::Sender<u64>,
     enforcement: Rounds,
     names: watch::Sender<()>,
     trouble: watch::Sender<Option<String>>,
@@ -59,6 +68,7 @@ impl Ways {
         let shared = Arc::new(Shared {
             network: RwLock::new(Some(network)),
             told: Mutex::new(Told::new()),
+            heard: watch::Sender::new(0),
             enforcement: Rounds::new(),
             names: watch::Sender::new(()),
             trouble,
@@ -76,29 +86,39 @@ impl Ways {
             tasks.spawn(async move { three.name().await });
         }
         Arc::new(Ways {
+            client: client.clone(),
             shared,
             gateway,
             tasks: Mutex::new(tasks),
         })
     }
 
-    /// Puts a pod on the net, by its network namespace. When this returns, its policies are in force and it may send. None
-    /// without a network: the loopback link, which a pod then has, is up from the start.
+    /// Puts a pod on the net, by its network namespace. When this returns, all policies that the API has had when this was called
+    /// are in force, and it may send. None without a network: the loopback link, which a pod then has, is up from the start.
     pub(crate) async fn attach(
         &self,
         pod: &Pod,
         namespace: &Path,
     ) -> Result<Option<Ipv4Addr>, String> {
         let uid = pod.metadata.uid.as_deref().unwrap_or_default();
-        let attached = {
+        let attached = async {
             let network = self.shared.network.read().await;
             let network = network.as_ref().ok_or(LEFT)?;
-            network.attach(uid, namespace).await
+            let attached = network.attach(uid, namespace).await;
+            attached.map_err(|error| error.to_string())
         };
-        let address = attached.map_err(|error| error.to_string())?;
+        // neither waits for the other, and asking takes less time
+        let (attached, heard) = tokio::join!(attached, self.hear_of_policies(pod));
+        let address = attached?;
         if address.is_some() {
-            self.shared.told().attach(pod);
-            let enforced = self.shared.enforced().await;
+            let enforced = match heard {
+                Ok(()) => {
+                    // from here on any round lets it send
+                    self.shared.told().attach(pod);
+                    self.shared.enforced().await
+                }
+                Err(error) => Err(error),
+            };
             if let Err(error) = enforced {
                 // why it could not be attached says more than why it could not be detached
                 let _ = self.detach(uid).await;
@@ -106,6 +126,25 @@ impl Ways {
             }
         }
         Ok(address)
+    }
+
+    /// Waits until everything has been told that the API has on policies for a pod. The watch is later than the API, and may be
+    /// later than that of pods.
+    async fn hear_of_policies(&self, pod: &Pod) -> Result<(), String> {
+        if self.gateway.is_none() {
+            return Ok(());
+        }
+        let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+        let policies: Api<NetworkPolicy> = Api::namespaced(self.client.clone(), namespace);
+        let listed = policies.list_metadata(&ListParams::default()).await;
+        let listed = listed.map_err(|error| {
+            format!("the network policies of namespace {namespace} cannot be listed: {error}")
+        })?;
+        let newest = listed.items.iter().map(version).max();
+        let heard = self.shared.heard_of(newest.unwrap_or_default()).await;
+        heard.map_err(|why| {
+            format!("the network policies of namespace {namespace} are not in force: {why}")
+        })
     }
 
     /// The address of a pod that an earlier process put on the net. It may send as its policies have it.
@@ -199,6 +238,19 @@ impl Shared {
         self.told().attach_known(attached.keys());
     }
 
+    /// Waits until a policy of this version has been told, or one after it.
+    async fn heard_of(&self, version: u64) -> Result<(), String> {
+        let mut heard = self.heard.subscribe();
+        let told = timeout(PATIENCE, heard.wait_for(|heard| *heard >= version)).await;
+        match told {
+            Ok(_) => Ok(()),
+            Err(_) => Err(format!(
+                "the watch has not told of version {version} within {} seconds",
+                PATIENCE.as_secs()
+            )),
+        }
+    }
+
     /// Waits until rules are in force that were made after this was called.
     async fn enforced(&self) -> Result<(), String> {
         let round = self.enforcement.want();
@@ -214,7 +266,18 @@ impl Shared {
     /// Watches do not end, so there is always something.
     fn hear(&self, news: Option<Result<Heard, watcher::Error>>) {
         let change = match news {
-            Some(Ok(heard)) => self.told().hear(&heard),
+            Some(Ok(heard)) => {
+                let (change, newest) = {
+                    let mut told = self.told();
+                    (told.hear(&heard), told.newest_policy())
+                };
+                self.heard.send_if_modified(|known| {
+                    let is_news = newest > *known;
+                    *known = newest;
+                    is_news
+                });
+                change
+            }
             Some(Err(error)) => {
                 self.complain(error.to_string());
                 Change::default()

@@ -3,7 +3,8 @@
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::Pod;
@@ -12,13 +13,20 @@ use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde_json::{from_value, json};
-use tokio::sync::watch;
+use tokio::sync::{RwLock, watch};
+use tokio::time::timeout;
 
-use super::Ways;
+use super::rounds::Rounds;
+use super::told::Told;
+use super::{Shared, Ways};
+use crate::fault::{Fault, Faults, Refusal};
 use crate::network::{Network, Settings};
 use crate::{Cluster, Options};
 
 const ALONE: &str = "SANDBAR_TEST_ALONE";
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Longer than any test takes.
+const UNTIL_RELEASED: Duration = Duration::from_secs(3600);
 
 /// Runs the test of this name again, alone, and there its body.
 fn alone(test: &str, body: impl AsyncFnOnce()) {
@@ -102,7 +110,7 @@ async fn network(directory: &tempfile::TempDir) -> Network {
         .unwrap()
 }
 
-async fn open(client: &Client, network: Network) -> std::sync::Arc<Ways> {
+async fn open(client: &Client, network: Network) -> Arc<Ways> {
     Ways::open(client, network, watch::Sender::new(None)).await
 }
 
@@ -117,13 +125,11 @@ async fn pod(client: &Client, name: &str) -> Pod {
 }
 
 async fn eventually(what: &str, look: impl Fn() -> bool) {
-    for _ in 0..50 {
-        if look() {
-            return;
-        }
+    let start = Instant::now();
+    while !look() {
+        assert!(start.elapsed() < PATIENCE, "not so in time: {what}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    panic!("not so in time: {what}");
 }
 
 /// By the whole address: others begin with it.
@@ -185,6 +191,110 @@ fn ways_follow_policies_and_labels() {
             assert!(refused.contains("stopping"), "{refused}");
         },
     );
+}
+
+/// A policy for pods of this label, and called like it.
+async fn policy(client: &Client, app: &str, spec: serde_json::Value) {
+    let policies: Api<NetworkPolicy> = Api::namespaced(client.clone(), "default");
+    let mut policy = json!({
+        "metadata": {"name": app},
+        "spec": {"podSelector": {"matchLabels": {"app": app}}},
+    });
+    let whole = policy["spec"].as_object_mut().unwrap();
+    whole.extend(spec.as_object().unwrap().clone());
+    let policy = from_value(policy).unwrap();
+    let created = policies.create(&PostParams::default(), &policy).await;
+    created.unwrap();
+}
+
+/// The lists and watches of namespaces, policies, Services and pods.
+const OPENING: usize = 8;
+
+/// A client of these faults, once its ways have asked for all that they follow.
+async fn open_with(faults: &Faults, client: &Client, network: Network) -> Arc<Ways> {
+    let ways = open(&faults.client(client.clone()), network).await;
+    eventually("everything is watched", || faults.points().len() >= OPENING).await;
+    ways
+}
+
+#[test]
+fn a_pod_does_not_send_before_the_policies_that_the_api_has_are_in_force() {
+    alone(
+        "node::ways::tests::a_pod_does_not_send_before_the_policies_that_the_api_has_are_in_force",
+        async || {
+            let directory = tempfile::tempdir().unwrap();
+            let cluster = Cluster::open(Options::ephemeral()).await.unwrap();
+            let client = cluster.client();
+            let faults = Faults::at(OPENING, Fault::StallWatches(UNTIL_RELEASED));
+            let ways = open_with(&faults, &client, network(&directory).await).await;
+            policy(&client, "b", json!({"ingress": [{}]})).await;
+            let (a, b) = (pod(&client, "a").await, pod(&client, "b").await);
+            let other = pod(&client, "other").await;
+            eventually("the policy is known", || *ways.shared.heard.borrow() > 0).await;
+            let (at_a, at_b, at_other) = (Space::new(), Space::new(), Space::new());
+            // the first request of its own, from which on watches tell nothing
+            let address = ways.attach(&b, &at_b.path()).await.unwrap().unwrap();
+            assert!(faults.is_waiting());
+            let _listener = at_b.listen(80);
+            ways.attach(&other, &at_other.path()).await.unwrap();
+            eventually("it is reached by whom no policy keeps", || {
+                at_other.reaches(address, 80)
+            })
+            .await;
+            policy(&client, "a", json!({"policyTypes": ["Egress"]})).await;
+            assert!(faults.is_waiting(), "nobody has heard of the policy");
+            let at = at_a.path();
+            let mut attached = std::pin::pin!(ways.attach(&a, &at));
+            let waits = timeout(Duration::from_millis(300), &mut attached).await;
+            assert!(waits.is_err(), "it waits to hear of the policy");
+            faults.release();
+            attached.await.unwrap().unwrap();
+            assert!(!at_a.reaches(address, 80));
+            eventually("it is still there", || at_other.reaches(address, 80)).await;
+            ways.close().await.unwrap();
+        },
+    );
+}
+
+#[test]
+fn a_pod_is_not_put_on_the_net_if_its_policies_cannot_be_known() {
+    alone(
+        "node::ways::tests::a_pod_is_not_put_on_the_net_if_its_policies_cannot_be_known",
+        async || {
+            let directory = tempfile::tempdir().unwrap();
+            let cluster = Cluster::open(Options::ephemeral()).await.unwrap();
+            let client = cluster.client();
+            let faults = Faults::at(OPENING, Fault::Refuse(Refusal::ServerError));
+            let ways = open_with(&faults, &client, network(&directory).await).await;
+            let pod = pod(&client, "p").await;
+            let space = Space::new();
+            let refused = ways.attach(&pod, &space.path()).await.unwrap_err();
+            let why = "the network policies of namespace default cannot be listed";
+            assert!(refused.starts_with(why), "{refused}");
+            assert_eq!(ways.known(&pod).await, None);
+            let address = ways.attach(&pod, &space.path()).await.unwrap();
+            assert!(
+                is_in_the_rules(&ways, address.unwrap()).await,
+                "the next time"
+            );
+            ways.close().await.unwrap();
+        },
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_tells_nothing_is_not_waited_for_for_ever() {
+    let shared = Shared {
+        network: RwLock::new(None),
+        told: Mutex::new(Told::new()),
+        heard: watch::Sender::new(3),
+        enforcement: Rounds::new(),
+        names: watch::Sender::new(()),
+        trouble: watch::Sender::new(None),
+    };
+    assert_eq!(shared.heard_of(3).await, Ok(()));
+    let why = "the watch has not told of version 4 within 10 seconds";
+    assert_eq!(shared.heard_of(4).await, Err(why.to_owned()));
 }
 
 #[test]

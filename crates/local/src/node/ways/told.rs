@@ -11,6 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use kube::runtime::watcher::Event;
 
+use crate::kubelet::roster::version;
 use crate::network::rules::Protocol;
 use crate::network::{NamedPort, PolicyPod, Records, Snapshot};
 use crate::node::kept::Kept;
@@ -34,6 +35,9 @@ pub(super) struct Change {
 pub(super) struct Told {
     namespaces: Kept<Namespace, Labels>,
     policies: Kept<NetworkPolicy, NetworkPolicy>,
+    /// The version of the newest of them, also if it is gone, and of the newest in a list that is not complete yet.
+    newest_policy: u64,
+    listed_policy: u64,
     services: Kept<Service, Service>,
     /// By uid, as all pods here.
     pods: Kept<Pod, PolicyPod>,
@@ -48,6 +52,8 @@ impl Told {
                 Some(it.metadata.labels.clone().unwrap_or_default())
             }),
             policies: Kept::new(path, |policy| Some(trimmed_policy(policy))),
+            newest_policy: 0,
+            listed_policy: 0,
             services: Kept::new(path, trimmed_service),
             pods: Kept::new(uid, policy_pod),
             named: Kept::new(uid, named_pod),
@@ -67,7 +73,10 @@ impl Told {
         let mut change = Change::default();
         match heard {
             Heard::Namespace(event) => change.rules = !self.namespaces.take(event).is_empty(),
-            Heard::Policy(event) => change.rules = !self.policies.take(event).is_empty(),
+            Heard::Policy(event) => {
+                change.rules = !self.policies.take(event).is_empty();
+                self.count(event);
+            }
             Heard::Service(event) => change.names = !self.services.take(event).is_empty(),
             Heard::Pod(event) => {
                 change.names = !self.named.take(event).is_empty();
@@ -84,6 +93,24 @@ impl Told {
             }
         }
         change
+    }
+
+    /// Policies come in the order of their versions, so that all before the newest are known.
+    fn count(&mut self, event: &Event<NetworkPolicy>) {
+        match event {
+            Event::Init => self.listed_policy = 0,
+            Event::InitApply(policy) => {
+                self.listed_policy = self.listed_policy.max(version(policy));
+            }
+            Event::InitDone => self.newest_policy = self.newest_policy.max(self.listed_policy),
+            Event::Apply(policy) | Event::Delete(policy) => {
+                self.newest_policy = self.newest_policy.max(version(policy));
+            }
+        }
+    }
+
+    pub(super) fn newest_policy(&self) -> u64 {
+        self.newest_policy
     }
 
     /// Counts a pod among those on the net, as the API has it, or else as it is given. Says whether it was not among them.
@@ -317,6 +344,27 @@ mod tests {
         assert_eq!(told.snapshot().pods.len(), 1);
         assert!(told.detach("1"));
         assert!(told.snapshot().pods.is_empty());
+    }
+
+    #[test]
+    fn a_list_of_policies_counts_once_it_is_complete() {
+        let mut told = Told::new();
+        let policy = |name: &str, version: &str| {
+            let metadata = json!({"name": name, "namespace": "n", "resourceVersion": version});
+            from_value(json!({"metadata": metadata, "spec": {"podSelector": {}}})).unwrap()
+        };
+        let mut newest = |event| {
+            told.hear(&Heard::Policy(event));
+            told.newest_policy()
+        };
+        assert_eq!(newest(Event::Init), 0);
+        assert_eq!(newest(Event::InitApply(policy("a", "7"))), 0);
+        assert_eq!(newest(Event::InitApply(policy("b", "5"))), 0);
+        assert_eq!(newest(Event::InitDone), 7);
+        assert_eq!(newest(Event::Apply(policy("b", "9"))), 9);
+        assert_eq!(newest(Event::Delete(policy("b", "12"))), 12);
+        assert_eq!(newest(Event::Init), 12);
+        assert_eq!(newest(Event::InitDone), 12, "versions do not go back");
     }
 
     #[test]

@@ -12,6 +12,7 @@ use crate::{
         acts::Home,
         end,
         facts::{End, Health, Inmate, Run, Setback, Shell},
+        greed,
         probes::{self, Finding},
         storage,
         tenants::Tenant,
@@ -276,6 +277,16 @@ impl Care {
         }
     }
 
+    pub(in crate::node) fn warn_of_refusals(&self, ended: &ContainerState, pod: &Pod) {
+        if ended
+            .exit
+            .as_ref()
+            .is_some_and(|exit| exit.processes_refused)
+        {
+            greed::warn_of_processes(&self.lodging.site.events, pod, &ended.name);
+        }
+    }
+
     pub(super) async fn happened(&mut self, event: Option<Event>, pod: &Pod) {
         match event {
             Some(Event::Started(state)) => self.runs(&state),
@@ -323,6 +334,7 @@ impl Care {
         });
         let container = container_of(pod, name);
         let end: End = end::of(state, container.as_ref(), &self.lodging.place);
+        self.warn_of_refusals(state, pod);
         let inmate = self.facts.containers.entry(name.clone()).or_default();
         match &mut inmate.run {
             Some(run) if run.made.attempt == attempt => {

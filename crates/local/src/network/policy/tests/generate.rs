@@ -12,15 +12,18 @@ use serde_json::{Value, from_value, json};
 use super::super::{NamedPort, PolicyPod, Snapshot};
 use crate::network::rules::Protocol;
 
-pub(super) const OUTSIDE: [Ipv4Addr; 5] = [
+pub(super) const OUTSIDE: [Ipv4Addr; 8] = [
     Ipv4Addr::new(1, 2, 3, 4),
     Ipv4Addr::new(10, 1, 2, 3),
     Ipv4Addr::new(192, 168, 1, 1),
     Ipv4Addr::new(169, 254, 169, 254),
     Ipv4Addr::new(169, 254, 1, 1),
+    Ipv4Addr::new(168, 63, 129, 16),
+    Ipv4Addr::new(168, 63, 129, 17),
+    Ipv4Addr::new(100, 100, 100, 200),
 ];
 
-pub(super) const BLOCKS: [&str; 7] = [
+pub(super) const BLOCKS: [&str; 10] = [
     "0.0.0.0/0",
     "0.0.0.0/1",
     "10.0.0.0/8",
@@ -28,6 +31,9 @@ pub(super) const BLOCKS: [&str; 7] = [
     "1.2.3.4/32",
     "169.254.0.0/16",
     "169.254.169.0/24",
+    "168.63.129.16/32",
+    "168.63.129.0/24",
+    "100.64.0.0/10",
 ];
 
 const EXCEPTIONS: [&str; 6] = [

@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::super::{PolicyPod, Snapshot};
 use super::address_of;
-use crate::network::rules::{LINK_LOCAL, Protocol};
+use crate::network::rules::{Protocol, is_metadata};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Party {
@@ -54,11 +54,11 @@ pub(super) fn may_reach(
     match (from, to) {
         (Party::Pod(sender), Party::Outside(address)) => {
             let Some(reasons) = question.egress(sender) else {
-                return !LINK_LOCAL.contains(&address);
+                return !is_metadata(address);
             };
             reasons.iter().any(|reason| match reason {
-                Reason::Block(block) if LINK_LOCAL.contains(block) => true,
-                _ => !LINK_LOCAL.contains(&address),
+                Reason::Block(block) if is_metadata(*block) => true,
+                _ => !is_metadata(address),
             })
         }
         (_, Party::Pod(receiver)) => {

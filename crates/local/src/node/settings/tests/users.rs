@@ -128,3 +128,30 @@ fn without_root_only_user_0_exists() {
         );
     }
 }
+
+#[test]
+fn only_who_has_users_of_its_own_may_see_all_of_proc() {
+    let settings = |mount: Option<&str>, host_users: Option<bool>| {
+        let context = json!({"securityContext": {"procMount": mount}});
+        let scene = Scene::new(&context).pod(&json!({"hostUsers": host_users}));
+        let settings = scene.settings();
+        settings.map(|settings| settings.unmasked_proc)
+    };
+    for (mount, host_users, is_unmasked) in [
+        (None, None, false),
+        (Some("Default"), None, false),
+        (Some("Default"), Some(false), false),
+        (Some("Unmasked"), Some(false), true),
+    ] {
+        assert_eq!(settings(mount, host_users), Ok(is_unmasked), "{mount:?}");
+    }
+    for (mount, host_users, why) in [
+        ("Unmasked", None, "set hostUsers: false"),
+        ("Unmasked", Some(true), "set hostUsers: false"),
+        ("Half", Some(false), "\"Half\""),
+    ] {
+        let refused = settings(Some(mount), host_users).unwrap_err();
+        assert_eq!(refused.reason, "CreateContainerConfigError");
+        assert!(refused.message.contains(why), "{}", refused.message);
+    }
+}
