@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use kube::{
     Config,
     config::{KubeConfigOptions, Kubeconfig},
@@ -35,7 +35,17 @@ async fn read(path: &Path, options: &KubeConfigOptions) -> Result<Config> {
 }
 
 /// The kubeconfig of the instance in the default directory.
-fn own() -> Option<PathBuf> {
-    let path = default_directory().ok()?.join("kubeconfig");
-    path.exists().then_some(path)
+pub(crate) fn own() -> Option<PathBuf> {
+    kubeconfig_in(&default_directory().ok()?).ok()
+}
+
+/// The kubeconfig of the instance in a directory.
+pub(crate) fn kubeconfig_in(directory: &Path) -> Result<PathBuf> {
+    let path = directory.join("kubeconfig");
+    ensure!(
+        path.exists(),
+        "nothing has run with the data directory {} yet: start it with `sandbar up --data-dir {0}`",
+        directory.display()
+    );
+    Ok(path)
 }

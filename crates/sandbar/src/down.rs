@@ -19,15 +19,17 @@ use crate::{
     up::node_directory,
 };
 
-/// How long an instance may take to stop: its sandboxes end in their own time.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// How long an instance that leaves its sandboxes behind may take to stop.
+const AT_ONCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(50);
 /// All that an instance has in its data directory.
-const PARTS: [&str; 8] = [
+const PARTS: [&str; 10] = [
     "kubeconfig",
     "kubeconfig-viewer",
     "images",
     "pki",
+    "pod-cidr",
+    "pod-cidr.new",
     "pool-made",
     "store",
     "tokens",
@@ -37,12 +39,15 @@ const PARTS: [&str; 8] = [
 /// Remove an instance of `sandbar up` or `sandbar api` from this machine
 ///
 /// Stops it if it runs, ends its sandboxes, and removes its network, its cgroups, its images and all its objects. The data
-/// directory itself goes if nothing else is in it.
+/// directory itself goes if nothing else is in it, unless it was named by a link, which would then lead nowhere.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Where the instance keeps everything [default: ~/.sandbar]
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
+    /// How long sandboxes may take to end in their own time; then they are ended
+    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    grace: u64,
 }
 
 impl Args {
@@ -66,13 +71,15 @@ impl Args {
                 directory.display()
             );
         }
-        let home = take(&directory).await?;
+        let home = take(&directory, Duration::from_secs(self.grace)).await?;
         let removed = node::remove(&node_directory(home.path())).await?;
         remove_parts(home.path())?;
         let path = home.path().to_owned();
         drop(home);
-        // what else is there is not ours
-        let _ = fs::remove_dir(&path);
+        if !is_link(&directory) {
+            // what else is there is not ours
+            let _ = fs::remove_dir(&path);
+        }
         say(&format!(
             "removed {} and {} sandboxes\n",
             path.display(),
@@ -81,19 +88,32 @@ impl Args {
     }
 }
 
+/// Whether a path names a link, with a slash at its end or without.
+fn is_link(path: &Path) -> bool {
+    path.components().as_path().is_symlink()
+}
+
 /// The directory, once whoever has it has stopped.
-async fn take(directory: &Path) -> Result<Home> {
+async fn take(directory: &Path, grace: Duration) -> Result<Home> {
     let begun = Instant::now();
-    let mut asked = false;
+    let patience = grace.saturating_add(AT_ONCE);
+    let mut asked = 0;
     loop {
+        let due = match begun.elapsed() >= grace {
+            true => 2,
+            false => 1,
+        };
         match Home::open(directory) {
             Err(StartError::InUse {
                 process: Some(process),
                 ..
-            }) if begun.elapsed() < PATIENCE => {
-                if !asked {
-                    asked = true;
-                    say(&format!("stopping process {process}\n"))?;
+            }) if begun.elapsed() < patience => {
+                if asked < due {
+                    asked += 1;
+                    say(&match asked {
+                        1 => format!("stopping process {process}\n"),
+                        _ => "its sandboxes take too long and are ended\n".to_owned(),
+                    })?;
                     ask_to_stop(process)?;
                 }
             }

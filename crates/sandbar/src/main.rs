@@ -1,6 +1,6 @@
 //! The one binary.
 
-use std::{ffi::OsStr, process::ExitCode};
+use std::{ffi::OsStr, path::PathBuf, process::ExitCode};
 
 mod api;
 mod cli;
@@ -22,7 +22,11 @@ fn main() -> ExitCode {
     match words.next().as_deref().and_then(OsStr::to_str) {
         Some(up::HELPER) => return container::helper::run(),
         Some(up::PLAIN_HELPER) => return container::helper::run_plain(),
-        Some(up::PROBE) => return container::isolation::run(),
+        Some(up::PROBE) => {
+            let directory = words.next().map(PathBuf::from);
+            return container::isolation::run(directory.as_deref());
+        }
+        Some(up::USERS_PROBE) => return container::users::run(words.map(Into::into)),
         Some(up::INSIDE) => return local::node::inside::run(&words.collect::<Vec<_>>()),
         _ => {}
     }

@@ -5,11 +5,8 @@
 mod support;
 
 use std::{
-    io::{BufRead, BufReader, Read, Write},
-    net::{TcpListener, TcpStream},
-    path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
-    sync::{Arc, Mutex},
+    net::TcpListener,
+    path::PathBuf,
     time::{Duration, Instant},
 };
 
@@ -21,58 +18,11 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig},
 };
 use serde_json::json;
-use support::until;
+use support::{
+    replica::{LEASE, Process, Replica, sandbar},
+    until,
+};
 use tempfile::TempDir;
-
-const LEASE: &str = "a3317529.agent-sandbox.x-k8s.io";
-
-/// A process that is killed with the test.
-struct Process {
-    child: Child,
-    lines: Arc<Mutex<Vec<String>>>,
-}
-
-impl Process {
-    fn start(mut command: Command, output: fn(&mut Child) -> Box<dyn Read + Send>) -> Self {
-        let mut child = command.spawn().unwrap();
-        let output = BufReader::new(output(&mut child));
-        let lines = Arc::new(Mutex::new(Vec::new()));
-        let said = Arc::clone(&lines);
-        std::thread::spawn(move || {
-            for line in output.lines().map_while(Result::ok) {
-                said.lock().unwrap().push(line);
-            }
-        });
-        Self { child, lines }
-    }
-
-    fn said(&self, text: &str) -> Option<String> {
-        let lines = self.lines.lock().unwrap();
-        lines.iter().find(|line| line.contains(text)).cloned()
-    }
-
-    fn terminate(&self) {
-        let id = self.child.id().to_string();
-        let sent = Command::new("kill").args(["-s", "TERM", &id]).status();
-        assert!(sent.unwrap().success());
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn sandbar(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_sandbar"));
-    command
-        .args(args)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    command
-}
 
 /// An API without anything in it.
 struct Server {
@@ -135,65 +85,6 @@ fn with_kind(mut sandbox: serde_json::Value) -> serde_json::Value {
     sandbox["apiVersion"] = json!("agents.x-k8s.io/v1beta1");
     sandbox["kind"] = json!("Sandbox");
     sandbox
-}
-
-/// A replica of the controller.
-struct Replica(Process);
-
-impl Replica {
-    fn start(kubeconfig: &Path, more: &[&str]) -> Self {
-        let mut command = sandbar(&[
-            "controller",
-            "--extensions",
-            "--leader-election-namespace=default",
-            "--metrics-bind-address=127.0.0.1:0",
-            "--health-probe-bind-address=127.0.0.1:0",
-            "--kubeconfig",
-        ]);
-        command.arg(kubeconfig).args(more);
-        Self(Process::start(command, |child| {
-            Box::new(child.stderr.take().unwrap())
-        }))
-    }
-
-    async fn get(&self, server: &str, path: &str) -> (u16, String) {
-        let line = until(server, async || self.0.said(server)).await;
-        let (_, address) = line.split_once("address=").unwrap();
-        let mut stream = TcpStream::connect(address.trim()).unwrap();
-        let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
-        stream.write_all(request.as_bytes()).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-        let code = head.split(' ').nth(1).unwrap().parse().unwrap();
-        (code, body.to_owned())
-    }
-
-    async fn probe(&self, path: &str) -> (u16, String) {
-        self.get("serving probes", path).await
-    }
-
-    async fn metrics(&self) -> String {
-        let (code, text) = self.get("serving metrics", "/metrics").await;
-        assert_eq!(code, 200);
-        text
-    }
-
-    async fn until_ready(&self) {
-        until("ready", async || {
-            let (code, _) = self.probe("/readyz").await;
-            (code == 200).then_some(())
-        })
-        .await;
-    }
-
-    async fn until_leading(&self) {
-        until("leading", async || {
-            let text = self.metrics().await;
-            text.contains("\nsandbar_leading 1\n").then_some(())
-        })
-        .await;
-    }
 }
 
 /// The names of all samples. Every line is a sample or a comment, and every sample has a number and a type.
@@ -374,6 +265,23 @@ async fn who_serves_both_families_holds_both_leases() {
     assert_eq!(other, Some(server.holder().await));
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn the_family_says_whether_there_is_an_election_unless_a_flag_does() {
+    let server = Server::start().await;
+    let lease = async || {
+        let leases = server.api::<Lease>();
+        leases.get_opt("f57b9a68.kruise.io").await.unwrap()
+    };
+    let kruise = ["--family=kruise", "--leader-elect-namespace=default"];
+    let replica = Replica::start(&server.kubeconfig, &kruise);
+    replica.until_leading().await;
+    assert!(lease().await.is_none());
+    let kruise = [kruise[0], kruise[1], "--leader-elect"];
+    let replica = Replica::start(&server.kubeconfig, &kruise);
+    replica.until_leading().await;
+    assert!(lease().await.is_some());
+}
+
 #[test]
 fn what_is_wrong_with_a_flag_is_told_with_the_remedy() {
     for (flag, remedy) in [
@@ -436,7 +344,8 @@ fn its_help_names_the_defaults() {
     assert!(help.status.success());
     let help = String::from_utf8(help.stdout).unwrap();
     for default in [
-        ":8080",
+        "true, with --family kruise false",
+        ":8080, with --family kruise 0",
         ":8081",
         "sigs",
         "cluster.local",

@@ -1,4 +1,4 @@
-//! The command line of the controllers: that of the controller of agents.x-k8s.io, and a few flags of ours.
+//! The command line of the controllers: those of the controllers that they replace, and a few flags of ours.
 
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
@@ -18,7 +18,28 @@ pub(super) enum Family {
     All,
 }
 
+/// What holds where no flag says otherwise, and the two controllers that are replaced differ.
+#[derive(Debug, PartialEq, Eq)]
+struct Defaults {
+    leader_elect: bool,
+    metrics: Bind,
+}
+
 impl Family {
+    /// Who serves both begins like the one that is on its guard: two that act at a time are worse than one that waits.
+    fn defaults(self) -> Defaults {
+        match self {
+            Self::Sigs | Self::All => Defaults {
+                leader_elect: true,
+                metrics: Bind::At(String::new(), 8080),
+            },
+            Self::Kruise => Defaults {
+                leader_elect: false,
+                metrics: Bind::Nowhere,
+            },
+        }
+    }
+
     pub(super) fn has_sigs(self) -> bool {
         self != Self::Kruise
     }
@@ -37,8 +58,10 @@ pub(super) enum Encoder {
 
 /// Run the controllers on a Kubernetes cluster
 ///
-/// Takes the command line of the controller of agents.x-k8s.io, so that an existing Deployment needs another image only:
-/// flags may have one dash or two and be repeated, switches a value (`--leader-elect=false`), times are written `1m30s`.
+/// Takes the command line of the controller of agents.x-k8s.io, or with `--family kruise` that of OpenKruise Agents, so that an
+/// existing Deployment needs another image only: flags may have one dash or two and be repeated, switches a value
+/// (`--leader-elect=false`), times are written `1m30s`. Where the two have different defaults, the family picks them, and a flag
+/// that is given always counts.
 ///
 /// Any number of replicas can run; the one that holds the Lease acts. It is the Lease of the controllers that serve these
 /// kinds elsewhere, so that never two different controllers act at a time. SIGTERM gives the Lease back and ends the
@@ -46,7 +69,7 @@ pub(super) enum Encoder {
 #[derive(clap::Args)]
 #[command(args_override_self = true)]
 pub(crate) struct Args {
-    /// Whose kinds to control
+    /// Whose kinds to control, and whose defaults other flags have
     #[arg(long, value_enum, default_value_t = Family::Sigs)]
     pub(super) family: Family,
     /// How to reach the cluster [default: $KUBECONFIG, ~/.kube/config, or the service account of the pod]
@@ -60,9 +83,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DOMAIN", default_value = "cluster.local")]
     pub(super) cluster_domain: String,
     #[command(flatten, next_help_heading = "Leader election")]
-    pub(super) election: Election,
+    election: Election,
     #[command(flatten, next_help_heading = "Endpoints")]
-    pub(super) endpoints: Endpoints,
+    endpoints: Endpoints,
     #[command(flatten, next_help_heading = "Controllers")]
     controllers: Controllers,
     #[command(flatten, next_help_heading = "Logs and traces")]
@@ -72,11 +95,11 @@ pub(crate) struct Args {
 }
 
 #[derive(clap::Args)]
-pub(super) struct Election {
-    /// Act only while holding the Lease; without it there must be one replica
+struct Election {
+    /// Act only while holding the Lease; without it there must be one replica [default: true, with --family kruise false]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, action = clap::ArgAction::Set,
-        default_missing_value = "true", default_value = "true", hide_possible_values = true, value_parser = go::boolean)]
-    pub(super) leader_elect: bool,
+        default_missing_value = "true", hide_possible_values = true, value_parser = go::boolean)]
+    leader_elect: Option<bool>,
     /// Where the Lease of agents.x-k8s.io is [default: the namespace of the pod, or agent-sandbox-system]
     #[arg(
         long,
@@ -84,20 +107,20 @@ pub(super) struct Election {
         hide_default_value = true,
         default_value = ""
     )]
-    pub(super) leader_election_namespace: String,
+    leader_election_namespace: String,
     /// Where the Lease of agents.kruise.io is
     #[arg(long, value_name = "NAMESPACE", default_value = lease::KRUISE.namespace)]
-    pub(super) leader_elect_namespace: String,
+    leader_elect_namespace: String,
 }
 
 #[derive(clap::Args)]
-pub(super) struct Endpoints {
-    /// Where /metrics is served; 0 for not at all
-    #[arg(long, value_name = "ADDRESS", default_value = ":8080", value_parser = go::bind)]
-    pub(super) metrics_bind_address: Bind,
+struct Endpoints {
+    /// Where /metrics is served; 0 for not at all [default: :8080, with --family kruise 0]
+    #[arg(long, value_name = "ADDRESS", value_parser = go::bind)]
+    metrics_bind_address: Option<Bind>,
     /// Where /healthz and /readyz are served; 0 for not at all
     #[arg(long, value_name = "ADDRESS", default_value = ":8081", value_parser = go::bind)]
-    pub(super) health_probe_bind_address: Bind,
+    health_probe_bind_address: Bind,
 }
 
 #[derive(clap::Args)]
@@ -188,6 +211,12 @@ unused! {
     /// As --kube-api-qps
     #[arg(long, value_name = "COUNT", value_parser = go::at_least_one)]
     kube_api_burst: u32,
+    /// As --kube-api-qps
+    #[arg(long, value_name = "RATE", allow_negative_numbers = true, value_parser = go::queries)]
+    client_qps: f64,
+    /// As --kube-api-qps
+    #[arg(long, value_name = "COUNT", value_parser = go::at_least_one)]
+    client_burst: u32,
     /// Connections are opened as they are needed
     #[arg(long, value_name = "COUNT", value_parser = go::at_least_one)]
     api_connections: u32,
@@ -211,12 +240,32 @@ unused! {
         default_missing_value = "true", hide_possible_values = true, value_parser = go::boolean)]
     enable_pprof_debug: bool,
     /// As --enable-pprof
+    #[arg(long, value_name = "ADDRESS", value_parser = go::bind)]
+    pprof_addr: Bind,
+    /// As --enable-pprof
     #[arg(long, value_name = "RATE")]
     pprof_block_profile_rate: u32,
     /// As --enable-pprof
     #[arg(long, value_name = "FRACTION")]
     pprof_mutex_profile_fraction: u32,
-    /// The conversion webhook is not part of this command
+    /// Metrics are served over plain HTTP and to everybody who reaches the address
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, action = clap::ArgAction::Set,
+        default_missing_value = "true", hide_possible_values = true, value_parser = go::boolean)]
+    metrics_secure: bool,
+    /// As --metrics-secure
+    #[arg(long, value_name = "DIR")]
+    metrics_cert_path: String,
+    /// As --metrics-secure
+    #[arg(long, value_name = "NAME")]
+    metrics_cert_name: String,
+    /// As --metrics-secure
+    #[arg(long, value_name = "NAME")]
+    metrics_cert_key: String,
+    /// As --metrics-secure
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, action = clap::ArgAction::Set,
+        default_missing_value = "true", hide_possible_values = true, value_parser = go::boolean)]
+    enable_http2: bool,
+    /// Webhooks are not part of this command
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, action = clap::ArgAction::Set,
         default_missing_value = "true", hide_possible_values = true, value_parser = go::boolean)]
     enable_webhook: bool,
@@ -230,6 +279,12 @@ unused! {
     /// As --enable-webhook
     #[arg(long, value_name = "DIR")]
     webhook_cert_dir: String,
+    /// As --enable-webhook
+    #[arg(long, value_name = "DIR")]
+    webhook_cert_path: String,
+    /// As --enable-webhook
+    #[arg(long, value_name = "NAME")]
+    webhook_cert_key: String,
     /// As --enable-webhook
     #[arg(long, value_name = "NAME")]
     webhook_cert_name: String,
@@ -291,6 +346,21 @@ impl Args {
         options
     }
 
+    /// Whether only who holds the Leases acts.
+    pub(super) fn elects(&self) -> bool {
+        let default = self.family.defaults().leader_elect;
+        self.election.leader_elect.unwrap_or(default)
+    }
+
+    pub(super) fn metrics_at(&self) -> Bind {
+        let given = self.endpoints.metrics_bind_address.clone();
+        given.unwrap_or_else(|| self.family.defaults().metrics)
+    }
+
+    pub(super) fn probes_at(&self) -> &Bind {
+        &self.endpoints.health_probe_bind_address
+    }
+
     /// The namespaces and names of the Leases to hold.
     pub(super) fn leases(&self, own_namespace: Option<String>) -> Vec<(String, String)> {
         let mut leases = Vec::new();
@@ -326,7 +396,79 @@ pub(crate) fn with_two_dashes(args: impl IntoIterator<Item = OsString>) -> Vec<O
 mod tests {
     use std::ffi::OsString;
 
-    use super::with_two_dashes;
+    use clap::Parser;
+
+    use super::{Args, Bind, with_two_dashes};
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn parsed(line: &str) -> Args {
+        let words = ["sandbar"].into_iter().chain(line.split_whitespace());
+        let words = with_two_dashes(words.map(OsString::from));
+        Line::try_parse_from(words)
+            .unwrap_or_else(|error| panic!("{line}: {error}"))
+            .args
+    }
+
+    #[test]
+    fn the_family_picks_the_defaults_and_a_flag_that_is_given_counts() {
+        let at = |port| Bind::At(String::new(), port);
+        let (sigs, kruise) = ("a3317529.agent-sandbox.x-k8s.io", "f57b9a68.kruise.io");
+        let of_sigs = ("agent-sandbox-system", sigs);
+        let of_kruise = ("sandbox-system", kruise);
+        for (line, elects, metrics, leases) in [
+            ("", true, at(8080), vec![of_sigs]),
+            ("--family sigs", true, at(8080), vec![of_sigs]),
+            ("--family all", true, at(8080), vec![of_sigs, of_kruise]),
+            ("--family kruise", false, Bind::Nowhere, vec![of_kruise]),
+            (
+                "--family kruise -leader-elect",
+                true,
+                Bind::Nowhere,
+                vec![of_kruise],
+            ),
+            (
+                "--metrics-bind-address=:8443 --family kruise --leader-elect-namespace=here",
+                false,
+                at(8443),
+                vec![("here", kruise)],
+            ),
+            (
+                "--leader-elect=false --metrics-bind-address=0 --leader-election-namespace=there",
+                false,
+                Bind::Nowhere,
+                vec![("there", sigs)],
+            ),
+        ] {
+            let args = parsed(line);
+            assert_eq!(args.elects(), elects, "{line}");
+            assert_eq!(args.metrics_at(), metrics, "{line}");
+            assert_eq!(*args.probes_at(), at(8081), "{line}");
+            let held = args.leases(None);
+            let held = held.iter().map(|(namespace, name)| (&**namespace, &**name));
+            assert_eq!(held.collect::<Vec<_>>(), leases, "{line}");
+        }
+    }
+
+    #[test]
+    fn the_command_lines_of_both_deployments_are_taken() {
+        let kruise = "--family kruise --metrics-bind-address=:8443 --leader-elect \
+                      --health-probe-bind-address=:8081 --webhook-cert-path=/certs";
+        let args = parsed(kruise);
+        assert!(args.elects());
+        assert_eq!(args.unused(), ["--webhook-cert-path"]);
+        let sigs = "--extensions --webhook-service-name=a --webhook-namespace=b";
+        let args = parsed(sigs);
+        assert!(args.elects() && args.extensions);
+        assert_eq!(
+            args.unused(),
+            ["--webhook-service-name", "--webhook-namespace"]
+        );
+    }
 
     #[test]
     fn one_dash_is_as_good_as_two() {

@@ -82,9 +82,11 @@ impl Args {
             warn!("flags without effect here: {}", unused.join(", "));
         }
         if self.family.has_kruise() {
-            warn!(
-                "agents.kruise.io: the lease is held, but this release has no controllers for it"
-            );
+            let held = match self.elects() {
+                true => ", and only holds its lease",
+                false => "",
+            };
+            warn!("agents.kruise.io: this release has no controllers for it{held}");
         }
         let (metrics, readiness) = (Metrics::default(), Readiness::new());
         self.serve(&metrics, &readiness).await?;
@@ -98,7 +100,7 @@ impl Args {
             let mut options = self.found(&client, &metrics, &readiness).await;
             options.traces = traces;
             readiness.wait_for(None);
-            if self.election.leader_elect {
+            if self.elects() {
                 election = Some(self.stand(&client, &readiness, left));
             } else {
                 readiness.role.send_replace(Role::Leading);
@@ -128,8 +130,8 @@ impl Args {
                 text: metrics.text(),
             })
         };
-        let bind = &self.endpoints.metrics_bind_address;
-        if let Some(address) = http::serve("--metrics-bind-address", bind, pages).await? {
+        let bind = self.metrics_at();
+        if let Some(address) = http::serve("--metrics-bind-address", &bind, pages).await? {
             info!(%address, "serving metrics");
         }
         let readiness = readiness.clone();
@@ -141,7 +143,7 @@ impl Args {
             }),
             _ => None,
         };
-        let bind = &self.endpoints.health_probe_bind_address;
+        let bind = self.probes_at();
         if let Some(address) = http::serve("--health-probe-bind-address", bind, probes).await? {
             info!(%address, "serving probes");
         }
@@ -256,7 +258,8 @@ async fn until(role: &mut watch::Receiver<Role>, leading: bool) {
                 if !why.is_empty() {
                     warn!(
                         "the lease cannot be held, so nothing is done: {why}; \
-                         --leader-election-namespace names another namespace for it, \
+                         --leader-election-namespace (that of agents.kruise.io: \
+                         --leader-elect-namespace) names another namespace for it, \
                          --leader-elect=false does without"
                     );
                 }

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, process::ExitCode};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use clap::ArgAction;
 use kube::{
     ResourceExt as _,
@@ -21,12 +21,13 @@ use super::{
 
 /// Delete objects
 ///
-/// Waits until they are gone unless --wait=false is given.
+/// Waits until they are gone unless --wait=false or --force is given.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   sandbar delete sandbox box
   sandbar delete pod/a service/b
   sandbar delete pods -l app=web --now
+  sandbar delete pod web --force                 at once, whether or not its containers have ended
   sandbar delete -f box.yaml --ignore-not-found")]
 pub(crate) struct Args {
     /// KIND[,KIND…] NAME… or KIND/NAME…; with -l or --all only kinds
@@ -41,16 +42,19 @@ pub(crate) struct Args {
     /// Delete all objects of the kinds, in the namespace
     #[arg(long)]
     all: bool,
-    /// Whether to wait until they are gone
-    #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, require_equals = true,
-        default_missing_value = "true", action = ArgAction::Set)]
-    wait: bool,
-    /// How many seconds an object may take for its end; 0 counts as 1
+    /// Whether to wait until they are gone [default: true, with --force false]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
+        action = ArgAction::Set)]
+    wait: Option<bool>,
+    /// How many seconds an object may take for its end; 0 counts as 1 without --force
     #[arg(long, value_name = "SECONDS")]
     grace_period: Option<u32>,
     /// The same as --grace-period=1
-    #[arg(long, conflicts_with = "grace_period")]
+    #[arg(long, conflicts_with_all = ["grace_period", "force"])]
     now: bool,
+    /// Remove the objects at once, with a grace period of 0, and do not wait for what runs to end
+    #[arg(long)]
+    force: bool,
     /// It is no error if an object is not there
     #[arg(long)]
     ignore_not_found: bool,
@@ -89,6 +93,13 @@ impl Args {
             true => self.targets()?,
             false => Vec::new(),
         };
+        let grace = self.grace()?;
+        if self.force {
+            eprintln!(
+                "Warning: Immediate deletion does not wait for confirmation that the running resource has been terminated. \
+                 The resource may continue to run on the cluster indefinitely."
+            );
+        }
         let place = self.place.open().await?;
         let kinds = Kinds::of(&place).await?;
         let (mut failures, mut doomed) = (0, Vec::new());
@@ -99,7 +110,7 @@ impl Args {
         let is_nothing = found.is_empty();
         for one in found {
             let ended = match one {
-                Ok(one) => self.end(&place, &one).await.map(|held| (one, held)),
+                Ok(one) => self.end(&place, &one, grace).await.map(|held| (one, held)),
                 Err(error) => Err(error),
             };
             match ended {
@@ -118,6 +129,18 @@ impl Args {
             gone(&place, one, held).await?;
         }
         Ok(code(failures))
+    }
+
+    /// How many seconds an object has. None at all takes a word of its own, because nobody then knows when its processes end.
+    fn grace(&self) -> Result<Option<u32>> {
+        match (self.force, self.now, self.grace_period) {
+            (true, _, None | Some(0)) => Ok(Some(0)),
+            (true, _, Some(_)) => {
+                bail!("--force and --grace-period greater than 0 cannot be specified together")
+            }
+            (false, true, _) => Ok(Some(1)),
+            (false, false, asked) => Ok(asked.map(|seconds| seconds.max(1))),
+        }
     }
 
     fn targets(&self) -> Result<Vec<Target>> {
@@ -184,12 +207,14 @@ impl Args {
     }
 
     /// Deletes it; the object if it is still there and is to be waited for.
-    async fn end(&self, place: &Place, one: &Doomed<'_>) -> Result<Option<DynamicObject>> {
+    async fn end(
+        &self,
+        place: &Place,
+        one: &Doomed<'_>,
+        grace: Option<u32>,
+    ) -> Result<Option<DynamicObject>> {
         let params = DeleteParams {
-            grace_period_seconds: match self.now {
-                true => Some(1),
-                false => self.grace_period.map(|seconds| seconds.max(1)),
-            },
+            grace_period_seconds: grace,
             ..DeleteParams::background()
         };
         let objects = one.kind.api(place, one.namespace.as_deref());
@@ -202,7 +227,8 @@ impl Args {
             Err(error) => return Err(place.explain(error)),
         };
         say(&one.farewell())?;
-        Ok(left.left().filter(|_| self.wait))
+        let waits = self.wait.unwrap_or(!self.force);
+        Ok(left.left().filter(|_| waits))
     }
 }
 

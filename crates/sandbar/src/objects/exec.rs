@@ -54,7 +54,7 @@ pub(crate) struct Args {
     /// Pass standard input on
     #[arg(short = 'i', long)]
     stdin: bool,
-    /// Give the command a terminal, if standard input is one and is passed on
+    /// Give the command a terminal, if standard input is one and is passed on; without -i it changes nothing, as with kubectl
     #[arg(short, long)]
     tty: bool,
     #[command(flatten)]

@@ -3,17 +3,17 @@
 use std::{
     collections::BTreeSet,
     error::Error as _,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
 };
 
-use anyhow::{Context as _, Error, Result, anyhow, ensure};
+use anyhow::{Context as _, Error, Result, anyhow};
 use http::{HeaderMap, Response, header::WARNING};
 use kube::client::{Client, ClientBuilder, DynBody};
 use tower::util::MapResponseLayer;
 
 use super::patiently;
-use crate::{api::default_directory, cluster};
+use crate::cluster::{self, kubeconfig_in};
 
 #[derive(clap::Args)]
 pub(super) struct Where {
@@ -41,15 +41,8 @@ pub(super) struct Place {
 impl Where {
     pub(super) async fn open(&self) -> Result<Place> {
         let is_set = std::env::var_os("KUBECONFIG").is_some_and(|paths| !paths.is_empty());
-        let own = default_directory().ok().map(|home| kubeconfig_in(&home));
-        let path = self.choose(is_set, own.filter(|path| path.exists()));
-        if let Some(directory) = &self.data_dir {
-            ensure!(
-                kubeconfig_in(directory).exists(),
-                "nothing has run with the data directory {} yet: start it with `sandbar up --data-dir {0}`",
-                directory.display()
-            );
-        }
+        let named = self.data_dir.as_deref().map(kubeconfig_in).transpose()?;
+        let path = self.choose(is_set, named, cluster::own());
         let config = cluster::config(path.as_deref(), self.context.as_deref()).await?;
         let namespace = self.namespace.clone();
         let namespace = namespace.unwrap_or_else(|| config.default_namespace.clone());
@@ -71,18 +64,19 @@ impl Where {
 
     /// The kubeconfig to use, or nothing for the one that kubectl would take. What somebody has typed counts for more than
     /// what is in the environment; a context is one of those that kubectl knows.
-    fn choose(&self, is_set: bool, own: Option<PathBuf>) -> Option<PathBuf> {
-        match (&self.kubeconfig, &self.data_dir) {
+    fn choose(
+        &self,
+        is_set: bool,
+        in_directory: Option<PathBuf>,
+        own: Option<PathBuf>,
+    ) -> Option<PathBuf> {
+        match (&self.kubeconfig, in_directory) {
             (Some(path), _) => Some(path.clone()),
-            (None, Some(directory)) => Some(kubeconfig_in(directory)),
+            (None, Some(path)) => Some(path),
             (None, None) if is_set || self.context.is_some() => None,
             (None, None) => own,
         }
     }
-}
-
-fn kubeconfig_in(directory: &Path) -> PathBuf {
-    directory.join("kubeconfig")
 }
 
 impl Place {
@@ -157,9 +151,15 @@ mod tests {
     #[test]
     fn what_is_typed_counts_for_more_than_the_environment_and_that_for_more_than_the_default() {
         let own = PathBuf::from("/home/.sandbar/kubeconfig");
-        for (kubeconfig, data_dir, context, is_set, expected) in [
+        for (kubeconfig, in_directory, context, is_set, expected) in [
             (Some("/k"), None, None, true, Some("/k")),
-            (None, Some("/d"), None, true, Some("/d/kubeconfig")),
+            (
+                None,
+                Some("/d/kubeconfig"),
+                None,
+                true,
+                Some("/d/kubeconfig"),
+            ),
             (None, None, None, true, None),
             (None, None, Some("prod"), false, None),
             (None, None, None, false, own.to_str()),
@@ -168,9 +168,10 @@ mod tests {
                 namespace: None,
                 kubeconfig: kubeconfig.map(PathBuf::from),
                 context: context.map(str::to_owned),
-                data_dir: data_dir.map(PathBuf::from),
+                data_dir: None,
             };
-            let chosen = place.choose(is_set, Some(own.clone()));
+            let in_directory = in_directory.map(PathBuf::from);
+            let chosen = place.choose(is_set, in_directory, Some(own.clone()));
             assert_eq!(chosen, expected.map(PathBuf::from));
         }
     }

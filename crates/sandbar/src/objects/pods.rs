@@ -47,6 +47,17 @@ pub(super) struct Chosen {
     pub(super) container: String,
 }
 
+/// A pod and all its containers, in the order in which they began.
+pub(super) async fn choose_all(place: &Place, target: &str) -> Result<(String, Vec<String>)> {
+    let pod = find(place, target).await?;
+    let spec = pod.spec.as_ref().context("the pod has no spec")?;
+    let inits = spec.init_containers.iter().flatten();
+    let own = inits.chain(&spec.containers).map(|one| &one.name);
+    let ephemeral = spec.ephemeral_containers.iter().flatten();
+    let all = own.chain(ephemeral.map(|one| &one.name));
+    Ok((pod.name_any(), all.cloned().collect()))
+}
+
 /// Finds both; says so if it has chosen the container.
 pub(super) async fn choose(
     place: &Place,

@@ -1,9 +1,17 @@
 //! The revisions of a pool, and going back to one.
 
+use std::collections::{HashMap, HashSet};
+
 use anyhow::{Context as _, Result};
-use api::sigs::v1beta1::{SandboxTemplate, SandboxWarmPool};
-use controller::sigs::{names, pool::history::selector};
-use engine::revision::history::{Stored, undo as choose};
+use api::sigs::v1beta1::{Sandbox, SandboxClaim, SandboxTemplate, SandboxWarmPool};
+use controller::sigs::{
+    names,
+    pool::{history::selector, member::revision_of},
+};
+use engine::revision::{
+    history::{Stored, undo as choose},
+    name_hash,
+};
 use k8s_openapi::{api::apps::v1::ControllerRevision, jiff::Timestamp};
 use kube::{
     ResourceExt as _,
@@ -14,6 +22,17 @@ use serde_json::{Value, json};
 use super::Place;
 use crate::table;
 
+/// So many revisions stay retired; members of older ones are long gone.
+const MOST_RETIRED: usize = 10;
+
+/// How to go back.
+pub(super) struct Back {
+    pub(super) to: Option<i64>,
+    /// Nobody shall get what is left.
+    pub(super) retires: bool,
+    pub(super) is_dry: bool,
+}
+
 /// One revision.
 struct Entry {
     name: String,
@@ -21,6 +40,55 @@ struct Entry {
     template: String,
     spec: Value,
     created: Option<Timestamp>,
+}
+
+impl Entry {
+    /// What members carry: the stored name without that of the pool, which may have been cut. It begins with the hash
+    /// of the template's name.
+    fn revision(&self) -> &str {
+        let begins = format!("-{}-", name_hash(&self.template));
+        let at = self.name.rfind(&begins).map_or(0, |at| at + 1);
+        &self.name[at..]
+    }
+}
+
+/// How many sandboxes run a revision.
+#[derive(Clone, Copy, Default)]
+struct Users {
+    members: usize,
+    claimed: usize,
+}
+
+/// Who runs what, by the revision.
+async fn users(place: &Place) -> Result<HashMap<String, Users>> {
+    let pool = place.pool().await?.uid();
+    let whole = ListParams::default();
+    let claims = place.api::<SandboxClaim>().list(&whole).await;
+    let claims = claims.context("cannot list the sandboxclaims that hold revisions")?;
+    let claims = claims.items.into_iter();
+    let claims = claims.filter(|claim| claim.spec.warm_pool_ref.name == place.name);
+    let claims: HashSet<String> = claims.filter_map(|claim| claim.metadata.uid).collect();
+    let sandboxes = place.api::<Sandbox>().list_metadata(&whole).await;
+    let sandboxes = sandboxes.context("cannot list the sandboxes that run revisions")?;
+    let mut users: HashMap<String, Users> = HashMap::new();
+    for sandbox in sandboxes.items {
+        let owners = sandbox.owner_references().iter();
+        let mut owners = owners.filter(|owner| owner.controller == Some(true));
+        let Some(owner) = owners.next().map(|owner| &owner.uid) else {
+            continue;
+        };
+        let label = |key: &str| sandbox.labels().get(key).map_or("", String::as_str);
+        if Some(owner) == pool.as_ref() {
+            let (template, content) = (names::TEMPLATE_REF_HASH, names::TEMPLATE_HASH);
+            let revision = revision_of(label(template), label(content));
+            users.entry(revision.to_string()).or_default().members += 1;
+        } else if claims.contains(owner)
+            && let Some(revision) = sandbox.annotations().get(names::REVISION)
+        {
+            users.entry(revision.clone()).or_default().claimed += 1;
+        }
+    }
+    Ok(users)
 }
 
 async fn entries(place: &Place) -> Result<Vec<Entry>> {
@@ -70,17 +138,32 @@ pub(super) async fn show(place: &Place, revision: Option<i64>) -> Result<()> {
         return Ok(());
     }
     let latest = entries.last().map(|entry| entry.number);
-    let mut rows = vec![["REVISION", "TEMPLATE", "IMAGES", "AGE"].map(str::to_owned)];
+    // the history itself can be read with fewer rights
+    let users = users(place).await;
+    if let Err(error) = &users {
+        eprintln!("note: who runs them cannot be told: {error:#}");
+    }
+    let columns = [
+        "REVISION", "TEMPLATE", "IMAGES", "MEMBERS", "CLAIMED", "AGE",
+    ];
+    let mut rows = vec![columns.map(str::to_owned)];
     for entry in &entries {
         let mark = if Some(entry.number) == latest {
             " (now)"
         } else {
             ""
         };
+        let of_it = users.as_ref().ok();
+        let of_it = of_it.map(|users| users.get(entry.revision()).copied().unwrap_or_default());
+        let count = |number: fn(Users) -> usize| {
+            of_it.map_or_else(|| "?".to_owned(), |users| number(users).to_string())
+        };
         rows.push([
             format!("{}{mark}", entry.number),
             entry.template.clone(),
             images(&entry.spec),
+            count(|users| users.members),
+            count(|users| users.claimed),
             entry.created.map(age).unwrap_or_default(),
         ]);
     }
@@ -99,7 +182,7 @@ fn age(created: Timestamp) -> String {
     table::age(Timestamp::now().duration_since(created).as_secs())
 }
 
-pub(super) async fn undo(place: &Place, to: Option<i64>, is_dry: bool) -> Result<()> {
+pub(super) async fn undo(place: &Place, back: &Back) -> Result<()> {
     let entries = entries(place).await?;
     let stored: Vec<Stored<'_>> = entries
         .iter()
@@ -110,12 +193,12 @@ pub(super) async fn undo(place: &Place, to: Option<i64>, is_dry: bool) -> Result
             is_used: true,
         })
         .collect();
-    let chosen = choose(&stored, to)
+    let chosen = choose(&stored, back.to)
         .with_context(|| format!("cannot go back with {}/{}", place.namespace, place.name))?;
     let entry = entries.iter().find(|entry| entry.number == chosen.number);
     let entry = entry.context("the history has changed meanwhile; try again")?;
     let others = others(place, &entry.template).await?;
-    let doing = if is_dry { "would go" } else { "goes" };
+    let doing = if back.is_dry { "would go" } else { "goes" };
     println!(
         "{}/{} {doing} back to revision {} ({})",
         place.namespace,
@@ -130,10 +213,44 @@ pub(super) async fn undo(place: &Place, to: Option<i64>, is_dry: bool) -> Result
             others.join(", ")
         );
     }
-    match is_dry {
-        true => Ok(()),
-        false => apply(place, entry).await,
+    let left = entries.last().filter(|_| back.retires);
+    if let Some(left) = left {
+        println!(
+            "nobody gets a member of revision {} ({}) any more",
+            left.number,
+            images(&left.spec)
+        );
     }
+    if back.is_dry {
+        return Ok(());
+    }
+    // first: who dies in between has retired what is still the target, which means nothing
+    if let Some(left) = left {
+        for pool in others.iter().chain([&place.name]) {
+            retire(place, pool, left, entry).await?;
+        }
+    }
+    apply(place, entry).await
+}
+
+/// Writes on the pool that one revision is bad, and that the other is not.
+async fn retire(place: &Place, name: &str, left: &Entry, next: &Entry) -> Result<()> {
+    let pools = place.api::<SandboxWarmPool>();
+    let pool = pools.get(name).await?;
+    let listed = pool.annotations().get(names::RETIRED);
+    let listed = listed.into_iter().flat_map(|text| text.split(','));
+    let (bad, good) = (left.revision(), next.revision());
+    let mut retired: Vec<&str> = listed.filter(|one| *one != bad && *one != good).collect();
+    retired.push(bad);
+    let kept = retired.len().saturating_sub(MOST_RETIRED);
+    let body = json!({"metadata": {
+        "resourceVersion": pool.resource_version(),
+        "annotations": {names::RETIRED: retired[kept..].join(",")},
+    }});
+    let params = PatchParams::default();
+    let done = pools.patch(name, &params, &Patch::Merge(body)).await;
+    done.with_context(|| format!("cannot retire revision {} of {name}", left.number))?;
+    Ok(())
 }
 
 /// The other pools that follow the template.
@@ -183,4 +300,23 @@ async fn apply(place: &Place, entry: &Entry) -> Result<()> {
         place.name, place.namespace
     );
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Entry, name_hash};
+
+    #[test]
+    fn a_revision_is_known_though_the_name_of_its_pool_was_cut_in_front_of_the_same_letter() {
+        let hash = name_hash("one");
+        let entry = Entry {
+            // of the pool "pool-<first letter of the hash>…"
+            name: format!("pool-{hash}-77"),
+            number: 1,
+            template: "one".to_owned(),
+            spec: serde_json::Value::Null,
+            created: None,
+        };
+        assert_eq!(entry.revision(), format!("{hash}-77"));
+    }
 }

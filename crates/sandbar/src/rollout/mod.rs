@@ -6,9 +6,12 @@ mod status;
 use std::{path::PathBuf, time::Duration};
 
 use anyhow::{Context as _, Result, bail};
-use api::sigs::{
-    rolling_update::UpdateStrategyType,
-    v1beta1::{SandboxTemplate, SandboxWarmPool},
+use api::{
+    open::Open,
+    sigs::{
+        rolling_update::UpdateStrategyType,
+        v1beta1::{SandboxTemplate, SandboxWarmPool},
+    },
 };
 use clap::Subcommand;
 use kube::{
@@ -17,7 +20,7 @@ use kube::{
 };
 use serde_json::json;
 
-use crate::cluster;
+use crate::cluster::{self, kubeconfig_in};
 
 /// Follow and steer the rollout of a warm pool
 ///
@@ -70,6 +73,10 @@ enum Command {
         target: Target,
         #[arg(long, value_name = "NUMBER")]
         to_revision: Option<i64>,
+        /// The revision that is left is bad: nobody gets one of its members any more, and all of them are replaced at once,
+        /// whatever the strategy says. Claims wait for new ones meanwhile
+        #[arg(long)]
+        retire: bool,
         /// Say what would be done
         #[arg(long)]
         dry_run: bool,
@@ -90,6 +97,9 @@ struct Target {
     /// Context of the kubeconfig
     #[arg(long)]
     context: Option<String>,
+    /// The data directory of the `sandbar up` to speak to
+    #[arg(long, value_name = "DIR", conflicts_with = "kubeconfig")]
+    data_dir: Option<PathBuf>,
 }
 
 /// The name in `NAME` or `KIND/NAME`, where the kind may be said in every way that kubectl knows.
@@ -115,8 +125,9 @@ struct Place {
 
 impl Target {
     async fn open(&self) -> Result<Place> {
-        let (kubeconfig, context) = (self.kubeconfig.as_deref(), self.context.as_deref());
-        let config = cluster::config(kubeconfig, context).await?;
+        let in_directory = self.data_dir.as_deref().map(kubeconfig_in).transpose()?;
+        let kubeconfig = self.kubeconfig.as_deref().or(in_directory.as_deref());
+        let config = cluster::config(kubeconfig, self.context.as_deref()).await?;
         let namespace = self.namespace.clone();
         let namespace = namespace.unwrap_or_else(|| config.default_namespace.clone());
         Ok(Place {
@@ -157,12 +168,15 @@ impl Place {
     async fn set_paused(&self, is_paused: bool) -> Result<()> {
         let pool = self.pool().await?;
         let strategy = pool.spec.update_strategy.unwrap_or_default();
-        if strategy.type_ != Some(UpdateStrategyType::RollingUpdate) {
+        let rolling = Open::Known(UpdateStrategyType::RollingUpdate);
+        if strategy.type_ != Some(rolling) {
             bail!(
-                "the strategy of {}/{} is {:?}, which cannot be paused; set spec.updateStrategy.type to RollingUpdate",
+                "the strategy of {}/{} is {}, which cannot be paused; set spec.updateStrategy.type to RollingUpdate",
                 self.namespace,
                 self.name,
-                strategy.type_.unwrap_or(UpdateStrategyType::OnReplenish),
+                strategy
+                    .type_
+                    .unwrap_or(Open::Known(UpdateStrategyType::OnReplenish)),
             );
         }
         let rolling = strategy.rolling_update.unwrap_or_default();
@@ -222,8 +236,16 @@ impl Command {
             Self::Undo {
                 target,
                 to_revision,
+                retire,
                 dry_run,
-            } => history::undo(&target.open().await?, to_revision, dry_run).await,
+            } => {
+                let back = history::Back {
+                    to: to_revision,
+                    retires: retire,
+                    is_dry: dry_run,
+                };
+                history::undo(&target.open().await?, &back).await
+            }
         }
     }
 }

@@ -3,9 +3,12 @@
 use std::{pin::pin, time::Duration};
 
 use anyhow::{Result, bail};
-use api::sigs::{
-    rolling_update::UpdateStrategyType,
-    v1beta1::{SandboxTemplate, SandboxWarmPool, SandboxWarmPoolStatus},
+use api::{
+    open::known,
+    sigs::{
+        rolling_update::UpdateStrategyType,
+        v1beta1::{SandboxTemplate, SandboxWarmPool, SandboxWarmPoolStatus},
+    },
 };
 use controller::{
     sigs::{pool::member, template::view::Template},
@@ -103,10 +106,6 @@ pub(super) fn look(pool: &SandboxWarmPool, template: Option<SandboxTemplate>) ->
         count(status.updated_replicas),
     );
     let verdict = verdict(pool, &status, wanted.as_deref());
-    let progressing = condition(&status, "Progressing");
-    let stalled = condition(&status, "Stalled").filter(|stalled| stalled.status == "True");
-    let told = stalled.or(progressing);
-    let told = told.map(|told| format!("{}: {}", told.reason, told.message));
     let numbers = format!(
         "{updated} of {replicas} updated, {} ready, {} of the new ones claimable",
         count(status.ready_replicas),
@@ -118,7 +117,7 @@ pub(super) fn look(pool: &SandboxWarmPool, template: Option<SandboxTemplate>) ->
             pool.spec.sandbox_template_ref.name
         ),
         (Verdict::Unseen, _) => "the controller has not seen the last edit yet".to_owned(),
-        _ => format!("{numbers}; {}", told.unwrap_or_default()),
+        _ => format!("{numbers}; {}", told(&status)),
     };
     Look {
         verdict,
@@ -139,21 +138,28 @@ fn verdict(
     if !is_seen {
         return Verdict::Unseen;
     }
-    if let Some(stalled) = condition(status, "Stalled")
-        && (stalled.status.as_str(), stalled.reason.as_str()) == ("True", "DeadlineExceeded")
-    {
-        return Verdict::Missed(stalled.message.clone());
+    let progressing = condition(status, "Progressing");
+    if progressing.is_some_and(|it| it.reason == "DeadlineExceeded") {
+        return Verdict::Missed(told(status));
     }
-    let strategy = pool.spec.update_strategy.as_ref().and_then(|it| it.type_);
+    let strategy = pool.spec.update_strategy.as_ref();
+    let strategy = strategy.and_then(|it| known(&it.type_));
     let is_complete = status.current_revision == status.update_revision
         && status.updated_replicas >= Some(pool.spec.replicas.unwrap_or(1));
-    let progressing = condition(status, "Progressing");
     let is_kept = progressing.is_some_and(|it| it.reason == "PartitionReached");
     match strategy {
         _ if is_complete || is_kept => Verdict::Complete,
         None | Some(UpdateStrategyType::OnReplenish) => Verdict::UntilClaimed,
         Some(UpdateStrategyType::Recreate | UpdateStrategyType::RollingUpdate) => Verdict::Rolling,
     }
+}
+
+/// What somebody has to do, or how far it is.
+fn told(status: &SandboxWarmPoolStatus) -> String {
+    let stalled = condition(status, "Stalled").filter(|stalled| stalled.status == "True");
+    let told = stalled.or(condition(status, "Progressing"));
+    told.map(|told| format!("{}: {}", told.reason, told.message))
+        .unwrap_or_default()
 }
 
 fn condition<'a>(status: &'a SandboxWarmPoolStatus, kind: &str) -> Option<&'a Condition> {

@@ -2,6 +2,8 @@
 
 mod definitions;
 mod isolation;
+mod limits;
+mod network;
 mod pool;
 
 use std::{
@@ -14,7 +16,6 @@ use controller::sigs;
 use local::{
     Cluster,
     image::{self, Images},
-    network::{self, Network, NetworkError},
     node::{self, Node, inside::Inside},
     serve::{self, Home, Running},
     store::Location,
@@ -25,6 +26,8 @@ use tokio::{
 };
 
 use isolation::Isolation;
+use network::Range;
+use pool::Stock;
 
 use crate::{
     api::{Door, default_directory, say, with_remedy},
@@ -38,6 +41,8 @@ pub(crate) const HELPER: &str = "container-helper";
 pub(crate) const PLAIN_HELPER: &str = "plain-container-helper";
 /// How this program is asked to try whether sandboxes can be isolated.
 pub(crate) const PROBE: &str = "isolation-probe";
+/// How this program is asked to try whether sandboxes can have users of their own, for files in directories that are named.
+pub(crate) const USERS_PROBE: &str = "users-probe";
 /// How this program is asked to reach into a pod.
 pub(crate) const INSIDE: &str = "inside-a-pod";
 
@@ -55,9 +60,10 @@ pub(crate) struct Args {
     data_dir: Option<PathBuf>,
     #[command(flatten)]
     door: Door,
-    /// How many sandboxes the warm pool `base` begins with; the pool is made at the first start only, and not at all with 0
-    #[arg(long, value_name = "COUNT", default_value_t = 2)]
-    pool: u32,
+    #[command(flatten)]
+    stock: Stock,
+    #[command(flatten)]
+    range: Range,
     /// Leave the sandboxes running when this stops; the next `sandbar up` takes them up
     #[arg(long)]
     keep_running: bool,
@@ -74,18 +80,19 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self) -> Result<()> {
-        let isolation = Isolation::find(self.insecure_no_isolation)?;
-        let runtime = Runtime::new().context("starting threads")?;
-        runtime.block_on(self.up(isolation))
-    }
-
-    async fn up(self, isolation: Isolation) -> Result<()> {
-        let begun = Instant::now();
-        let asked = asked_to_stop().context("waiting for signals")?;
+        container::descriptors::raise();
         let directory = match &self.data_dir {
             Some(directory) => directory.clone(),
             None => default_directory()?,
         };
+        let isolation = Isolation::find(&directory, self.insecure_no_isolation)?;
+        let runtime = Runtime::new().context("starting threads")?;
+        runtime.block_on(self.up(directory, isolation))
+    }
+
+    async fn up(self, directory: PathBuf, isolation: Isolation) -> Result<()> {
+        let begun = Instant::now();
+        let asked = asked_to_stop().context("waiting for signals")?;
         let home = Home::open(directory).map_err(with_remedy)?;
         let (directory, store) = (home.path().to_owned(), home.store());
         // first of all: who cannot have the port leaves nothing behind
@@ -96,7 +103,8 @@ impl Args {
         let (node, ways) = self.start_node(&cluster, &directory, isolation).await?;
         cluster.set_streams(node::NAME, node.streams());
         let mut controllers = control(&cluster);
-        let stock = pool::make(&cluster.client(), &directory, self.pool).await?;
+        let client = cluster.client();
+        let stock = self.stock.make(&client, &directory, isolation).await?;
         let running = match door.serve(cluster.service()) {
             Ok(running) => running,
             Err(error) => {
@@ -120,10 +128,7 @@ impl Args {
     ) -> Result<(Node, String)> {
         let place = node_directory(directory);
         let images = self.open_images(directory, isolation)?;
-        let network = match isolation {
-            Isolation::Namespaces => open_network(&place).await?,
-            Isolation::None => Network::none(),
-        };
+        let network = self.range.open(isolation, directory, &place).await?;
         let is_root = rustix::process::geteuid().is_root();
         let ways = match (network.range(), isolation, is_root) {
             (Some(range), _, _) => format!("addresses from {range}, policies enforced"),
@@ -233,22 +238,6 @@ pub(crate) const OWN: &str = "/proc/self/exe";
 /// Where the node keeps its pods, volumes and network.
 pub(crate) fn node_directory(data: &Path) -> PathBuf {
     data.join("node")
-}
-
-async fn open_network(place: &Path) -> Result<Network> {
-    if !network::is_permitted() {
-        return Ok(Network::none());
-    }
-    make_directory(place)?;
-    match Network::open(network::Settings::new(place)).await {
-        Err(NetworkError::NotPermitted) => Ok(Network::none()),
-        opened => opened.map_err(|error| anyhow!("making the network of the node: {error}")),
-    }
-}
-
-fn make_directory(path: &Path) -> Result<()> {
-    let made = std::fs::create_dir_all(path);
-    made.with_context(|| format!("making {}", path.display()))
 }
 
 /// All controllers, until they are told to stop.

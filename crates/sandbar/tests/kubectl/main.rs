@@ -6,6 +6,7 @@ mod apply;
 mod change;
 mod custom;
 mod lasting;
+mod plugin;
 mod read;
 mod server;
 

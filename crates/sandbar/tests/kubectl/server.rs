@@ -15,6 +15,8 @@ use tempfile::TempDir;
 
 static KUBECTL: LazyLock<PathBuf> = LazyLock::new(|| testbed::kubectl().unwrap());
 
+/// Where kubectl finds this program as a plugin.
+const PLUGINS: &str = "plugins";
 pub(crate) const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 /// A running server. It is killed with the last that uses it.
@@ -26,7 +28,12 @@ pub(crate) struct Server {
 impl Server {
     /// One that nobody else uses, with nothing in it.
     pub(crate) fn own() -> Arc<Self> {
-        Arc::new(Self::start(Arc::new(TempDir::new().unwrap())))
+        let directory = TempDir::new().unwrap();
+        let plugins = directory.path().join(PLUGINS);
+        std::fs::create_dir(&plugins).unwrap();
+        let program = env!("CARGO_BIN_EXE_sandbar");
+        std::os::unix::fs::symlink(program, plugins.join("kubectl-sandbar")).unwrap();
+        Arc::new(Self::start(Arc::new(directory)))
     }
 
     /// One with all our kinds, for tests that keep to a namespace of their own.
@@ -130,6 +137,8 @@ impl User {
 
     fn command(&self, line: &str) -> Command {
         let home = self.server.path("home");
+        let plugins = self.server.path(PLUGINS);
+        let path = format!("{}:{}", plugins.display(), std::env::var("PATH").unwrap());
         let mut command = Command::new(&*KUBECTL);
         command
             .args(words(line))
@@ -137,6 +146,7 @@ impl User {
             .env("KUBECONFIG", &self.kubeconfig)
             .env("KUBECACHEDIR", home.join("cache"))
             .env("HOME", &home)
+            .env("PATH", path)
             .env("KUBE_EDITOR", &self.editor)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -56,6 +56,34 @@ fn what_is_written_or_selected_goes() {
 }
 
 #[test]
+fn by_force_what_is_named_goes_at_once_and_is_not_waited_for() {
+    const WARNING: &str = "Warning: Immediate deletion does not wait for confirmation that the running resource has been terminated. \
+        The resource may continue to run on the cluster indefinitely.\n";
+    let user = with_web();
+    // bound to a node that never says that its containers have ended
+    let bound = "{apiVersion: v1, kind: Pod, metadata: {name: bound}, spec: {nodeName: gone, containers: [{name: c, image: i}]}}";
+    user.does_with(bound, "apply -f -");
+    user.does("delete pod bound --wait=false --grace-period=600");
+    let grace = &user.sees("pod bound")["metadata"]["deletionGracePeriodSeconds"];
+    assert_eq!(*grace, 600);
+    let said = user.run("", "delete pod bound --force");
+    assert_eq!((said.code, said.err.as_str()), (0, WARNING));
+    assert_eq!(said.out, "pod \"bound\" deleted from default namespace\n");
+    assert!(user.fails("get pod bound").contains("(NotFound)"));
+
+    let held = "{apiVersion: v1, kind: ConfigMap, metadata: {name: held, finalizers: [a.b/c]}}";
+    user.does_with(held, "apply -f -");
+    let said = user.run("", "delete cm held --force --grace-period=0");
+    assert_eq!((said.code, said.err.as_str()), (0, WARNING));
+    assert!(user.sees("cm held")["metadata"]["deletionTimestamp"].is_string());
+
+    let said = user.fails("delete pod web --force --grace-period=5");
+    assert!(said.contains("--grace-period greater than 0"), "{said}");
+    assert_eq!(user.run("", "delete pod web --force --now").code, 2);
+    assert_eq!(user.does("get pods -o name"), "pod/web\n");
+}
+
+#[test]
 fn nothing_goes_that_nobody_has_named() {
     let user = with_web();
     let said = user.fails("delete pods");

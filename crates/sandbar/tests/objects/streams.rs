@@ -73,6 +73,7 @@ impl Stage {
         stage.pod("two", &["main", "side"]).await;
         stage.write_log("x-p-main-1", LOG);
         stage.write_log("x-p-main-0", "2026-11-16T16:00:00Z stdout F before\n");
+        stage.write_log("x-two-main-1", "2026-11-16T17:00:05Z stdout F of main\n");
         stage.write_log("x-two-side-1", "2026-11-16T17:00:00Z stdout F of side\n");
         stage
     }
@@ -205,6 +206,12 @@ async fn logs_are_shown_in_every_way() {
         (&["p", "--since=999999h"], "one\ntwo\n"),
         (&["p", "-p"], "before\n"),
         (&["two", "-c", "side"], "of side\n"),
+        (&["p", "--prefix", "--tail=1"], "[pod/p/main] two\n"),
+        (&["two", "--all-containers"], "of main\nof side\n"),
+        (
+            &["two", "--all-containers=true", "--prefix", "--timestamps"],
+            "[pod/two/main] 2026-11-16T17:00:05Z of main\n[pod/two/side] 2026-11-16T17:00:00Z of side\n",
+        ),
     ] {
         let said = stage.says(&[&["logs"], arguments].concat()).await;
         assert_eq!(
@@ -241,6 +248,34 @@ async fn a_log_is_followed_until_the_container_ends() {
     let more = format!("{LOG}2026-11-16T17:00:04Z stdout F three\n");
     stage.write_log("x-p-main-1", &more);
     assert_eq!(lines.next_line().await.unwrap().unwrap(), "three");
+    stage.host.running.send_replace(false);
+    assert_eq!(lines.next_line().await.unwrap(), None);
+    assert!(child.wait().await.unwrap().success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_logs_of_all_containers_are_followed_as_they_come() {
+    let stage = Stage::new().await;
+    let mut child = stage
+        .command(&["logs", "-f", "--all-containers", "--prefix", "two"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut begun = Vec::new();
+    for _ in 0..2 {
+        begun.push(lines.next_line().await.unwrap().unwrap());
+    }
+    begun.sort();
+    assert_eq!(begun, ["[pod/two/main] of main", "[pod/two/side] of side"]);
+    for (container, text) in [("side", "a"), ("main", "b"), ("side", "c")] {
+        let log = stage.host.logs.join(format!("x-two-{container}-1/0.log"));
+        let more = format!("2026-11-16T17:00:09Z stdout F {text}\n");
+        let whole = std::fs::read_to_string(&log).unwrap() + &more;
+        std::fs::write(&log, whole).unwrap();
+        let line = lines.next_line().await.unwrap().unwrap();
+        assert_eq!(line, format!("[pod/two/{container}] {text}"));
+    }
     stage.host.running.send_replace(false);
     assert_eq!(lines.next_line().await.unwrap(), None);
     assert!(child.wait().await.unwrap().success());

@@ -6,6 +6,8 @@
     reason = "no test needs all of it, and a test fails by panicking"
 )]
 
+pub(crate) mod replica;
+
 use std::{
     fmt::Debug,
     path::PathBuf,
@@ -59,7 +61,7 @@ pub(crate) struct Served {
     pub(crate) kubeconfig: PathBuf,
     _home: TempDir,
     _serving: serve::Running,
-    _hollow: hollow::Hollow,
+    pub(crate) hollow: hollow::Hollow,
 }
 
 impl Served {
@@ -84,7 +86,7 @@ impl Served {
         let (clock, options) = (local::clock::Clock::system(), hollow::Options::default());
         Self {
             kubeconfig: serving.kubeconfig(),
-            _hollow: hollow::Hollow::start(client.clone(), clock, options),
+            hollow: hollow::Hollow::start(client.clone(), clock, options),
             client,
             _home: directory,
             _serving: serving,

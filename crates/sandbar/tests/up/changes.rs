@@ -55,6 +55,34 @@ async fn another_image_restarts_the_container_in_the_same_place() {
 }
 
 #[tokio::test]
+async fn a_resize_to_more_than_the_machine_has_is_refused_and_said_to_be() {
+    let up = Instance::start().await;
+    let mut one = sh("main", "exec sleep 1000");
+    one["resources"] = json!({"requests": {"cpu": "100m"}});
+    up.pod("sized", json!({"containers": [one]})).await;
+    up.ready("sized").await;
+    let more = json!({"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "1000"}}}]}});
+    up.patch("sized", Some("resize"), more).await;
+    let is_refused = |pod: &Pod| {
+        let status = pod.status.as_ref().unwrap();
+        let mut conditions = status.conditions.iter().flatten();
+        conditions.any(|one| {
+            let message = one.message.as_deref().unwrap_or_default();
+            one.type_ == "PodResizePending"
+                && one.reason.as_deref() == Some("Infeasible")
+                && message.starts_with(
+                    "Node didn't have enough capacity: cpu, requested: 1000000, capacity: ",
+                )
+        })
+    };
+    let pod = up.until("sized", "was refused", is_refused).await;
+    let main = container(&pod, "main");
+    assert_eq!(main.allocated_resources.unwrap()["cpu"].0, "100m");
+    assert_eq!(main.restart_count, 0);
+    up.event("ResizeInfeasible").await;
+}
+
+#[tokio::test]
 async fn limits_change_without_a_restart() {
     let up = Instance::start().await;
     let mut one = sh("main", "exec sleep 1000");

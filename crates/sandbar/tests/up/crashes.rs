@@ -1,17 +1,69 @@
 //! The program dies, is stopped, comes back: what became of its sandboxes.
 
+use std::path::{Path, PathBuf};
+
 use k8s_openapi::api::core::v1::Pod;
 use kube::{ResourceExt as _, api::ListParams};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
-use crate::instance::{Instance, container, eventually, exit_code, ip, is_ready, sh};
+use crate::instance::{Instance, PROGRAM, container, eventually, exit_code, ip, is_ready, sh};
 
 /// How many lines the log of a pod's first run has on the disk.
 fn lines_on_disk(up: &Instance, uid: &str) -> usize {
     let pod = up.data().join("node/pods").join(uid);
     let log = std::fs::read_to_string(pod.join("logs/main/0.log"));
     log.unwrap().lines().count()
+}
+
+/// The program under a name of its own, as somebody has installed it.
+struct Installed(PathBuf);
+
+impl Installed {
+    fn new() -> Self {
+        let name = format!("sandbar-{}", std::process::id());
+        let installed = Self(Path::new(PROGRAM).with_file_name(name));
+        installed.put();
+        installed
+    }
+
+    fn put(&self) {
+        std::fs::hard_link(PROGRAM, &self.0).unwrap();
+    }
+
+    /// As who installs it once more does: the old file is gone, and another one lies in its place.
+    fn replace(&self) {
+        std::fs::remove_file(&self.0).unwrap();
+        self.put();
+    }
+}
+
+impl Drop for Installed {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[tokio::test]
+async fn a_helper_that_was_killed_is_started_anew_though_the_program_was_replaced() {
+    let installed = Installed::new();
+    let launcher = vec![installed.0.to_str().unwrap().to_owned()];
+    let directory = tempfile::tempdir().unwrap();
+    let up = Instance::launched(launcher, directory, &["--pool", "0"]).await;
+    up.run("before", "exec sleep 1000").await;
+    up.ready("before").await;
+    installed.replace();
+    let is_helper = |pid: &u32| {
+        let name = std::fs::read_to_string(format!("/proc/{pid}/comm"));
+        name.is_ok_and(|name| name == "sandbar-helper\n")
+    };
+    let helper = up.processes().into_iter().find(is_helper).unwrap();
+    let helper = Pid::from_raw(i32::try_from(helper).unwrap()).unwrap();
+    kill_process(helper, Signal::KILL).unwrap();
+    up.run("after", "exec sleep 1000").await;
+    up.ready("after").await;
+    let before = up.ready("before").await;
+    assert_eq!(container(&before, "main").restart_count, 0);
 }
 
 #[tokio::test]
@@ -196,8 +248,8 @@ async fn a_pod_whose_shim_was_killed_starts_again_at_another_address() {
     for pid in up.processes() {
         let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
         if name.starts_with("sandbar-shim") {
-            let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
-            rustix::process::kill_process(pid, Signal::KILL).unwrap();
+            let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+            kill_process(pid, Signal::KILL).unwrap();
         }
     }
     let again =

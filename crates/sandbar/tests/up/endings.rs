@@ -1,8 +1,10 @@
 //! In which order the containers of a pod end, and with how much time.
 
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::DeleteParams;
 use serde_json::{Value, json};
 
-use crate::instance::{Instance, sh};
+use crate::instance::{Instance, container, exit_code, sh};
 
 const VOLUME: &str = "kept";
 
@@ -55,6 +57,32 @@ async fn sidecars_end_after_the_others_the_last_first_each_with_its_hook() {
     let app = with_hook(witness("app"), waits);
     let order = order_of_ends(60, &[one, two], &[app]).await;
     assert_eq!(order, "hook of one\nend of app\nend of two\nend of one\n");
+}
+
+#[tokio::test]
+async fn a_pod_that_is_being_deleted_tells_of_its_containers_until_it_is_gone() {
+    let up = Instance::start().await;
+    let loops = "while :; do sleep 0.05; done";
+    let quick = sh("quick", &format!("trap 'exit 3' TERM; {loops}"));
+    let slow = sh("slow", &format!("trap '' TERM; {loops}"));
+    let spec = json!({"terminationGracePeriodSeconds": 600, "containers": [quick, slow]});
+    up.pod("crew", spec).await;
+    up.ready("crew").await;
+    let kept = json!({"metadata": {"finalizers": ["test.sandbar.dev/kept"]}});
+    up.patch("crew", None, kept).await;
+    let delete = DeleteParams::default();
+    up.pods().delete("crew", &delete).await.unwrap();
+    let has_ended = |pod: &Pod| exit_code(pod, "quick") == Some(3);
+    let pod = up.until("crew", "told of the end", has_ended).await;
+    assert!(container(&pod, "slow").state.unwrap().running.is_some());
+    assert_eq!(pod.status.unwrap().phase.as_deref(), Some("Running"));
+    let sooner = DeleteParams::default().grace_period(1);
+    up.pods().delete("crew", &sooner).await.unwrap();
+    let pod = up.phase("crew", "Failed").await;
+    assert_eq!(exit_code(&pod, "slow"), Some(137));
+    up.patch("crew", None, json!({"metadata": {"finalizers": null}}))
+        .await;
+    up.gone("crew").await;
 }
 
 #[tokio::test]

@@ -6,10 +6,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use kube::api::DeleteParams;
+use k8s_openapi::api::core::v1::Event;
+use kube::api::{DeleteParams, ListParams};
 use serde_json::json;
 
-use crate::instance::{Instance, container, eventually, ip, sh};
+use crate::instance::{CROWD, Instance, container, eventually, ip, sh};
 
 #[tokio::test]
 async fn who_takes_too_much_memory_is_killed_and_said_to_be() {
@@ -43,7 +44,8 @@ async fn who_takes_too_much_memory_is_killed_and_said_to_be() {
 }
 
 #[tokio::test]
-async fn a_fork_bomb_stays_in_its_sandbox() {
+async fn a_fork_bomb_stays_in_its_sandbox_and_is_reported() {
+    let _alone = CROWD.lock().await;
     let up = Instance::start().await;
     up.run("bystander", "exec sleep 1000").await;
     up.ready("bystander").await;
@@ -55,6 +57,19 @@ async fn a_fork_bomb_stays_in_its_sandbox() {
     up.phase("bomb", "Running").await;
     let (out, code) = up.exec("bystander", &["sh", "-c", "echo fine"]);
     assert_eq!((out.as_str(), code), ("fine\n", 0));
+    up.event("ProcessLimitReached").await;
+    let told = up.api::<Event>().list(&ListParams::default()).await;
+    let told: Vec<_> = told
+        .unwrap()
+        .items
+        .into_iter()
+        .filter(|event| event.reason.as_deref() == Some("ProcessLimitReached"))
+        .map(|event| (event.involved_object.name, event.message))
+        .collect();
+    let message = "container main has reached its limit of 4096 processes: \
+        no more can be started in it until some of them end";
+    let expected = (Some("bomb".to_owned()), Some(message.to_owned()));
+    assert_eq!(told, [expected], "once, and of nobody else");
     up.delete("bomb").await;
     eventually("its processes are gone", async || up.processes().len() < 50).await;
 }

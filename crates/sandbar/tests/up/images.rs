@@ -124,20 +124,50 @@ async fn a_registry_with_users_is_read_with_the_secret_of_the_pod() {
     let said = waits(&up, "stranger", "ErrImagePull").await;
     assert!(said.contains("does not let strangers read"), "{said}");
 
-    let auth = json!({"username": USER, "password": PASSWORD});
-    let config = json!({"auths": {reference.registry(): auth}}).to_string();
+    login(&up, "login", reference.registry(), USER, PASSWORD).await;
+    pull_with(&up, "friend", &image, &["login"]).await;
+    up.says("friend", "private").await;
+}
+
+#[tokio::test]
+async fn each_secret_of_a_pod_is_tried_until_one_opens_its_registry() {
+    let registry = Registry::start(true);
+    let reference = registry.reference("team/private:1");
+    registry.push(&reference, &layers("private")).await;
+    let up = Instance::start().await;
+    let image = reference.whole();
+    let (host, team) = (
+        reference.registry(),
+        format!("{}/team", reference.registry()),
+    );
+    login(&up, "former", host, "former", "wrong").await;
+    login(&up, "team", &team, "team", "wrong").await;
+    login(&up, "login", host, USER, PASSWORD).await;
+    pull_with(&up, "friend", &image, &["former", "team", "login"]).await;
+    up.says("friend", "private").await;
+
+    pull_with(&up, "stranger", &image, &["former", "team"]).await;
+    let said = waits(&up, "stranger", "ErrImagePull").await;
+    let refused = |who: &str| format!("does not let the user {who:?} read {image}");
+    let tried = ["team", "former"].map(|who| said.find(&refused(who)));
+    assert!(tried[0].is_some() && tried[0] < tried[1], "{said}");
+}
+
+async fn login(up: &Instance, name: &str, registry: &str, user: &str, password: &str) {
+    let auth = json!({"username": user, "password": password});
+    let config = json!({"auths": {registry: auth}}).to_string();
     up.create::<Secret>(json!({
-        "metadata": {"name": "login"},
+        "metadata": {"name": name},
         "type": "kubernetes.io/dockerconfigjson",
         "stringData": {".dockerconfigjson": config},
     }))
     .await;
-    let spec = json!({
-        "imagePullSecrets": [{"name": "login"}],
-        "containers": [main(&image, "Always")],
-    });
-    up.pod("friend", spec).await;
-    up.says("friend", "private").await;
+}
+
+async fn pull_with(up: &Instance, name: &str, image: &str, secrets: &[&str]) {
+    let secrets: Vec<Value> = secrets.iter().map(|name| json!({"name": name})).collect();
+    let spec = json!({"imagePullSecrets": secrets, "containers": [main(image, "Always")]});
+    up.pod(name, spec).await;
 }
 
 #[tokio::test]

@@ -23,7 +23,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use testbed::Image;
 
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// Long enough also for a machine that is busy with thousands of processes.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_sandbar");
 
 pub(crate) struct Instance {
@@ -102,6 +103,11 @@ impl Instance {
         status.code()
     }
 
+    /// The program's process, or that of what it is run by.
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.as_ref().unwrap().0.id()
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
         if let Some((child, _)) = &self.process {
             let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
@@ -112,6 +118,11 @@ impl Instance {
     /// Adds to how the program is started the next time.
     pub(crate) fn options_for_next_start(&mut self, more: &[&str]) {
         self.options.extend(more.iter().map(|&one| one.to_owned()));
+    }
+
+    /// Takes the last of them away again.
+    pub(crate) fn forget_options(&mut self, count: usize) {
+        self.options.truncate(self.options.len() - count);
     }
 
     /// Starts the program anew, in the same directory.
@@ -404,8 +415,9 @@ fn cgroup_of(data: &str) -> String {
     )
 }
 
+/// As the program spells it, which follows links.
 fn data(directory: &TempDir) -> PathBuf {
-    directory.path().join("data")
+    directory.path().canonicalize().unwrap().join("data")
 }
 
 pub(crate) fn command(launcher: &[String]) -> Command {
@@ -447,9 +459,18 @@ async fn connect(data: &Path) -> Client {
     Client::try_from(config).unwrap()
 }
 
+/// Held by whoever has thousands of processes: two at once are more than a small machine bears.
+pub(crate) static CROWD: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
 /// A shell and what it needs, as files of an image.
 pub(crate) fn shell() -> Vec<(String, Vec<u8>)> {
-    let programs = ["/bin/sh", "/bin/cat", "/bin/sleep"];
+    let programs = [
+        "/bin/sh",
+        "/bin/cat",
+        "/bin/sleep",
+        "/bin/test",
+        "/bin/touch",
+    ];
     let output = Command::new("ldd").args(programs).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     let words = text.split_whitespace().filter(|word| word.starts_with('/'));

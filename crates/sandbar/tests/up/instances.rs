@@ -1,7 +1,11 @@
 //! Several instances, other users, and the end of everything.
 
 use std::{
-    fs, os::unix::fs::chown, os::unix::process::CommandExt as _, path::PathBuf, process::Command,
+    fs,
+    os::unix::fs::{chown, symlink},
+    os::unix::process::CommandExt as _,
+    path::PathBuf,
+    process::Command,
 };
 
 use rustix::process::Signal;
@@ -10,6 +14,7 @@ use serde_json::{Value, json};
 use crate::{
     e2b::ASK_DAEMON,
     instance::{Instance, ip, sh},
+    range::free_range,
     storage::mounts_below,
 };
 
@@ -36,7 +41,9 @@ async fn two_instances_know_nothing_of_each_other() {
 
 #[tokio::test]
 async fn down_leaves_no_process_mount_link_rule_or_cgroup() {
-    let mut up = Instance::with(&["--pool", "2"]).await;
+    // of its own: what is free again is taken by the next instance at once
+    let range = free_range(213).to_string();
+    let mut up = Instance::with(&["--pool", "2", "--pod-cidr", &range]).await;
     let mut one = sh("main", "exec sleep 1000");
     one["volumeMounts"] = json!([{"name": "memory", "mountPath": "/memory"}]);
     let volumes = json!([{"name": "memory", "emptyDir": {"medium": "Memory"}}]);
@@ -51,6 +58,8 @@ async fn down_leaves_no_process_mount_link_rule_or_cgroup() {
     let network: Value = serde_json::from_slice(&network).unwrap();
     let id = network["id"].as_str().unwrap();
     let table = format!("sandbar_{id}");
+    let range = network["network"].as_str().unwrap();
+    assert!(listed("ip", &["route"]).contains(range));
     let tables = local::network::tables().await.unwrap();
     assert!(tables.contains(&table), "{tables:?}");
     assert!(listed("ip", &["link"]).contains(id));
@@ -64,7 +73,7 @@ async fn down_leaves_no_process_mount_link_rule_or_cgroup() {
     assert!(!memory.exists());
     let routes = listed("ip", &["route"]);
     assert!(!routes.contains(&address), "{routes}");
-    assert!(!routes.contains(network["network"].as_str().unwrap()));
+    assert!(!routes.contains(range), "{routes}");
     let links = listed("ip", &["link"]);
     assert!(!links.contains(id), "{links}");
     let tables = local::network::tables().await.unwrap();
@@ -72,13 +81,42 @@ async fn down_leaves_no_process_mount_link_rule_or_cgroup() {
 }
 
 #[tokio::test]
+async fn a_data_directory_behind_a_link_can_be_used_again_after_down() {
+    let directory = tempfile::tempdir().unwrap();
+    let elsewhere = tempfile::tempdir().unwrap();
+    symlink(elsewhere.path(), directory.path().join("data")).unwrap();
+    let program = vec![crate::instance::PROGRAM.to_owned()];
+    let mut up = Instance::launched(program, directory, &["--pool", "0"]).await;
+    up.end(Signal::TERM);
+    let down = up.sandbar(&["down"]);
+    assert!(down.status.success(), "{down:?}");
+    assert_eq!(fs::read_dir(elsewhere.path()).unwrap().count(), 0);
+    up.start_again().await;
+    assert!(elsewhere.path().join("kubeconfig").is_file());
+}
+
+#[tokio::test]
 async fn down_stops_an_instance_that_runs() {
     let up = Instance::start().await;
     up.run("left", "exec sleep 1000").await;
     up.ready("left").await;
-    let down = up.sandbar(&["down"]);
+    let for_ever = u64::MAX.to_string();
+    let down = up.sandbar(&["down", "--grace", &for_ever]);
     assert!(down.status.success(), "{down:?}");
     assert_eq!(up.cgroups(), Vec::<PathBuf>::new());
+    assert!(!up.data().exists());
+}
+
+#[tokio::test]
+async fn down_ends_sandboxes_that_take_too_long() {
+    let up = Instance::start().await;
+    let stubborn = sh("main", "trap '' TERM; while :; do sleep 1; done");
+    let spec = json!({"terminationGracePeriodSeconds": 3600, "containers": [stubborn]});
+    up.pod("stubborn", spec).await;
+    up.ready("stubborn").await;
+    let down = up.sandbar(&["down", "--grace", "1"]);
+    assert!(down.status.success(), "{down:?}");
+    assert_eq!(up.processes(), Vec::<u32>::new());
     assert!(!up.data().exists());
 }
 

@@ -61,19 +61,15 @@ impl Kubectl {
     }
 }
 
-/// Those of our Kubernetes' version and of this machine, if it has one; each with WebSockets and with SPDY.
+/// Each with WebSockets and with SPDY.
 pub(crate) fn kubectls() -> Vec<Kubectl> {
-    let mut programs = vec![testbed::kubectl().unwrap()];
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let installed = std::env::split_paths(&path).map(|directory| directory.join("kubectl"));
-    programs.extend(installed.filter(|program| program.is_file()).take(1));
-    programs.dedup();
     let both = |program: PathBuf| {
         [true, false].map(|websockets| Kubectl {
             program: program.clone(),
             websockets,
         })
     };
+    let programs = testbed::kubectls().unwrap();
     programs.into_iter().flat_map(both).collect()
 }
 

@@ -2,12 +2,13 @@
 
 use std::{collections::BTreeSet, fs, os::unix::fs::chown};
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Event, Pod};
+use kube::api::ListParams;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::{
-    instance::{Instance, PROGRAM, container, is_ready, sh},
+    instance::{CROWD, Instance, PROGRAM, container, eventually, is_ready, sh},
     plain::hear,
 };
 
@@ -64,6 +65,39 @@ fn programs(family: &BTreeSet<u32>) -> Vec<String> {
         Some(read(pid, "comm")?.trim().to_owned())
     });
     names.collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_ordinary_users_fork_bomb_stays_in_its_sandbox_and_is_reported() {
+    let _alone = CROWD.lock().await;
+    let up = start().await;
+    up.run("bystander", "exec sleep 1000").await;
+    up.ready("bystander").await;
+    let mut bomb = sh(
+        "main",
+        "f() { f & f & sleep 1000; }; f 2>/dev/null; exec sleep 1000",
+    );
+    // by this its processes are found when nothing else tells whose they are
+    bomb["env"] = json!([{"name": "WHOSE", "value": up.data()}]);
+    up.pod("bomb", json!({"containers": [bomb]})).await;
+    up.event("ProcessLimitReached").await;
+    let told = up.api::<Event>().list(&ListParams::default()).await;
+    let told = told.unwrap().items.into_iter();
+    let told = told.filter(|event| event.reason.as_deref() == Some("ProcessLimitReached"));
+    let told: Vec<_> = told
+        .map(|one| (one.involved_object.name, one.message))
+        .collect();
+    let message = "the containers of the pod have reached their limit of 4096 processes: \
+        no more can be started in them until some end";
+    let expected = (Some("bomb".to_owned()), Some(message.to_owned()));
+    assert_eq!(told, [expected], "once, and of nobody else");
+    assert!(up.processes().len() < 4200, "{}", up.processes().len());
+    let (out, code) = up.exec("bystander", &["sh", "-c", "echo fine | cat"]);
+    assert_eq!((out.as_str(), code), ("fine\n", 0));
+    up.delete("bomb").await;
+    eventually("its processes are gone", async || up.processes().len() < 50).await;
+    let bystander = up.ready("bystander").await;
+    assert_eq!(container(&bystander, "main").restart_count, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,7 +1,10 @@
 //! Pods of every shape, from their start to their end.
 
+use std::time::Duration;
+
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::DeleteParams;
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::instance::{Instance, container, eventually, exit_code, ip, sh};
@@ -166,6 +169,44 @@ async fn a_command_that_is_not_there_is_named() {
         text.contains("RunContainerError") && text.contains("/no/such/program")
     };
     up.until("lost", "said what it lacks", says).await;
+}
+
+/// How the container `main` ended that could not be started.
+fn start_error(pod: &Pod) -> Option<String> {
+    let end = container(pod, "main").state?.terminated?;
+    let is_it = (end.exit_code, end.reason.as_deref()) == (128, Some("StartError"));
+    end.message.filter(|_| is_it)
+}
+
+#[tokio::test]
+async fn a_pod_whose_command_cannot_be_run_fails_if_it_may_not_restart() {
+    let mut up = Instance::start().await;
+    for (name, command, why) in [
+        ("lost", "no-such-program", "not found in $PATH"),
+        ("data", "/etc/passwd", "permission denied"),
+    ] {
+        let one = json!({"name": "main", "image": "sandbar/base", "command": [command]});
+        let spec = json!({"restartPolicy": "Never", "containers": [one]});
+        up.pod(name, spec).await;
+        let pod = up.phase(name, "Failed").await;
+        let said = start_error(&pod).unwrap();
+        assert!(said.contains(why), "{said}");
+    }
+    let both = json!({"restartPolicy": "Never", "containers": [
+        {"name": "main", "image": "sandbar/base", "command": ["no-such-program"]},
+        sh("other", "exec sleep 1000"),
+    ]});
+    up.pod("both", both).await;
+    let is_told = |pod: &Pod| start_error(pod).is_some() && container(pod, "other").ready;
+    let before = up.until("both", "ran what can be run", is_told).await;
+    up.end(Signal::KILL);
+    // ends are told in whole seconds, and another one would be a later one
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    up.start_again().await;
+    up.run("later", "exec sleep 1000").await;
+    up.ready("later").await;
+    let pod = up.until("both", "came back", is_told).await;
+    assert_eq!(container(&pod, "main"), container(&before, "main"));
 }
 
 /// The volume of the claim `kept`.

@@ -1,10 +1,12 @@
 //! The default pool, and what one has of it at once.
 
+use std::{path::Path, process::Command};
+
 use api::sigs::v1beta1::{SandboxClaim, SandboxWarmPool};
 use kube::api::DeleteParams;
 use serde_json::json;
 
-use crate::instance::{Instance, eventually};
+use crate::instance::{Instance, PROGRAM, eventually};
 
 async fn ready_members(up: &Instance, pool: &str) -> i64 {
     let pool = up.api::<SandboxWarmPool>().get(pool).await.unwrap();
@@ -68,4 +70,26 @@ async fn a_claim_on_the_default_pool_is_answered_and_usable() {
         .await
         .unwrap();
     up.gone(&sandbox).await;
+}
+
+#[tokio::test]
+async fn the_rollout_of_an_instance_is_found_by_its_directory() {
+    let up = Instance::with(&["--pool", "1"]).await;
+    stocked(&up, "base", 1).await;
+    let rollout = |command: &str, directory: &Path| {
+        let mut rollout = Command::new(PROGRAM);
+        rollout.args(["rollout", command, "base", "--data-dir"]);
+        rollout.arg(directory).env_remove("KUBECONFIG");
+        let output = rollout.output().unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8(text).unwrap())
+    };
+    let (code, text) = rollout("history", &up.data());
+    assert!(code == Some(0) && text.contains("1 (now)"), "{text}");
+    let (code, text) = rollout("history", Path::new("/nowhere"));
+    assert_eq!(code, Some(1));
+    assert!(
+        text.contains("nothing has run with the data directory /nowhere"),
+        "{text}"
+    );
 }
