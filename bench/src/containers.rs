@@ -3,6 +3,7 @@
 //!
 //! Containers run the host's own programs. The shims are forked from this very program, as `sandbar` forks its own.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -158,6 +159,7 @@ impl Stage {
             user_namespace: None,
             first: None,
             isolated: true,
+            sysctls: BTreeMap::new(),
         })
     }
 

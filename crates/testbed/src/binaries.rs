@@ -83,6 +83,15 @@ pub(crate) fn kubectl() -> Result<PathBuf> {
     found.into_values().next().context("there is no kubectl")
 }
 
+/// Finds or makes the oldest kubectl that is served.
+pub(crate) fn old_kubectl(progress: &mut Progress) -> Result<PathBuf> {
+    let found = go::OLD_KUBECTL.ensure(&paths::cache_dir()?, &["kubectl"], progress)?;
+    found
+        .into_values()
+        .next()
+        .context("there is no older kubectl")
+}
+
 /// Finds or makes a registry of images.
 pub(crate) fn registry(progress: &mut Progress) -> Result<PathBuf> {
     let found = go::REGISTRY.ensure(&paths::cache_dir()?, &["registry"], progress)?;

@@ -345,6 +345,7 @@ fn fetch() -> Result<()> {
     let mut progress = Progress::new(false);
     binaries::ensure(&everything, &mut progress)?;
     binaries::registry(&mut progress)?;
+    binaries::old_kubectl(&mut progress)?;
     progress.finish();
     say(&format!(
         "everything is in {}",

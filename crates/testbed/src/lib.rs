@@ -60,6 +60,12 @@ pub fn kubectl() -> Result<PathBuf> {
     binaries::kubectl()
 }
 
+/// The newest kubectl that is served, which is that of [`kubectl`], and the oldest.
+pub fn kubectls() -> Result<[PathBuf; 2]> {
+    let old = binaries::old_kubectl(&mut progress::Progress::new(true))?;
+    Ok([kubectl()?, old])
+}
+
 /// The path of a registry of images (`distribution`), for whoever pulls from one. It needs no cluster and no root; the
 /// first call on a machine may build it.
 pub fn registry() -> Result<PathBuf> {

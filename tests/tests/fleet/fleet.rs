@@ -30,6 +30,19 @@ impl Fleet {
         Self { ground }
     }
 
+    /// One whose pool follows the template `one` and is full.
+    pub(crate) async fn filled(name: &str, replicas: u32, strategy: Value) -> Self {
+        let fleet = Self::new(name).await;
+        fleet
+            .create::<SandboxTemplate>(template("one", "busybox:v1"))
+            .await;
+        fleet
+            .create::<SandboxWarmPool>(pool("one", replicas, strategy))
+            .await;
+        fleet.until_stocked(replicas as usize, "busybox:v1").await;
+        fleet
+    }
+
     pub(crate) fn api<K>(&self) -> Api<K>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,

@@ -3,9 +3,12 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod claims;
+mod endings;
 mod fleet;
 mod ground;
 mod pools;
+mod quota;
 mod sandboxes;
 mod sdk;
+mod steady;
 mod takeover;

@@ -7,23 +7,11 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use serde_json::json;
 
-use crate::fleet::{Fleet, image, is_ready, pool, template};
-
-async fn filled(name: &str, replicas: u32, strategy: serde_json::Value) -> Fleet {
-    let fleet = Fleet::new(name).await;
-    fleet
-        .create::<SandboxTemplate>(template("one", "busybox:v1"))
-        .await;
-    fleet
-        .create::<SandboxWarmPool>(pool("one", replicas, strategy))
-        .await;
-    fleet.until_stocked(replicas as usize, "busybox:v1").await;
-    fleet
-}
+use crate::fleet::{Fleet, image, is_ready, template};
 
 #[tokio::test]
 async fn recreate_replaces_idle_members_and_leaves_claimed_ones_alone() {
-    let fleet = filled("recreate", 2, json!({"type": "Recreate"})).await;
+    let fleet = Fleet::filled("recreate", 2, json!({"type": "Recreate"})).await;
     let claimed = fleet.claim("mine", json!({})).await;
     let running = fleet.pod_of(&claimed).await;
     fleet.until_stocked(2, "busybox:v1").await;
@@ -57,7 +45,7 @@ async fn recreate_replaces_idle_members_and_leaves_claimed_ones_alone() {
 
 #[tokio::test]
 async fn on_replenish_hands_out_old_members_and_makes_new_ones() {
-    let fleet = filled("replenish", 2, json!({"type": "OnReplenish"})).await;
+    let fleet = Fleet::filled("replenish", 2, json!({"type": "OnReplenish"})).await;
     fleet.set_image("one", "busybox:v2").await;
     let first = fleet.claim("first", json!({})).await;
     assert_eq!(image(&first), "busybox:v1");
@@ -78,7 +66,7 @@ async fn a_rolling_update_goes_through_while_claims_come() {
         "type": "RollingUpdate",
         "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 1, "inPlace": "Never"},
     });
-    let fleet = filled("rolling", 3, rolling).await;
+    let fleet = Fleet::filled("rolling", 3, rolling).await;
     fleet.set_image("one", "busybox:v2").await;
     let mut images = Vec::new();
     for number in 0..4 {
@@ -105,7 +93,7 @@ async fn old_members_go_first_when_a_pool_shrinks() {
         "type": "RollingUpdate",
         "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0, "partition": 2, "inPlace": "Never"},
     });
-    let fleet = filled("shrink", 3, rolling).await;
+    let fleet = Fleet::filled("shrink", 3, rolling).await;
     fleet.set_image("one", "busybox:v2").await;
     let probe = async || {
         let members = fleet.members().await;
@@ -123,7 +111,7 @@ async fn old_members_go_first_when_a_pool_shrinks() {
 
 #[tokio::test]
 async fn idle_members_change_their_image_in_place_and_keep_their_address() {
-    let fleet = filled(
+    let fleet = Fleet::filled(
         "in-place",
         2,
         json!({

@@ -33,6 +33,18 @@ fn assert_defaults(object: &Value, expected: &[(&str, Value)]) {
 }
 
 #[test]
+fn a_partition_may_be_a_fraction_and_a_surge_more_than_all() {
+    let amounts = json!({"partition": "33.3%", "maxSurge": "150%"});
+    let strategy = json!({"type": "RollingUpdate", "rollingUpdate": amounts});
+    let pool = stored(
+        &format!("{EXTENSIONS}/v1beta1"),
+        "SandboxWarmPool",
+        json!({"updateStrategy": strategy}),
+    );
+    assert_defaults(&pool, &[("/spec/updateStrategy/rollingUpdate", amounts)]);
+}
+
+#[test]
 fn of_a_sandbox() {
     let beta = stored(&format!("{SANDBOX}/v1beta1"), "Sandbox", json!({}));
     assert_defaults(

@@ -50,6 +50,19 @@ pub(super) const KUBERNETES: Set = Set {
     duration: "about 6 minutes on two cores, once",
 };
 
+/// The oldest that we promise to serve.
+pub(super) const OLD_KUBECTL: Set = Set {
+    name: "kubectl",
+    version: "1.32.13",
+    fits: "1.32.",
+    go_mod: include_str!("../../go/kubectl/go.mod"),
+    go_sum: include_str!("../../go/kubectl/go.sum"),
+    tools: include_str!("../../go/kubectl/tools.go"),
+    ldflags: "-s -w -X k8s.io/component-base/version.gitVersion=v1.32.13 -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=32",
+    programs: &[("kubectl", "k8s.io/kubernetes/cmd/kubectl")],
+    duration: "about 2 minutes, once",
+};
+
 pub(super) const ETCD: Set = Set {
     name: "etcd",
     version: "3.6.16",
