@@ -21,7 +21,7 @@ const DISK_PRESSURE: &str = "node.kubernetes.io/disk-pressure";
 /// A node as the scheduler sees it.
 pub(crate) struct Spot<'a> {
     pub(crate) name: &'a str,
-    /// Absent until the object is there.
+    /// Absent until it is there and ready.
     pub(crate) node: Option<&'a Node>,
     /// How many pods it has.
     pub(crate) load: usize,
@@ -285,6 +285,16 @@ fn objection(pod: &PodSpec, node: &Node, spot: &Spot<'_>, lack: Option<&str>) ->
     }
 }
 
+/// A node says so with its first status: before that nobody knows what room it has.
+pub(crate) fn is_ready(node: &Node) -> bool {
+    let status = node.status.as_ref();
+    let mut conditions = status
+        .and_then(|status| status.conditions.as_ref())
+        .into_iter()
+        .flatten();
+    conditions.any(|one| one.type_ == "Ready" && one.status == "True")
+}
+
 /// Whether a pod puts up with a taint that has no value and keeps others from being scheduled.
 fn tolerates(pod: &PodSpec, taint: &str) -> bool {
     let tolerates = |one: &Toleration| {
@@ -310,7 +320,7 @@ mod tests {
     };
     use serde_json::{Value, json};
 
-    use super::{Machine, NodeAct, Spot, choose, keep, object, status};
+    use super::{Machine, NodeAct, Spot, choose, is_ready, keep, object, status};
 
     fn machine() -> Machine {
         Machine {
@@ -420,5 +430,15 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn a_node_is_ready_once_it_has_said_so() {
+        let machine = machine();
+        let mut node: Node = object(&machine);
+        assert!(!is_ready(&node));
+        let first = status(&machine, &json!(null), None, Timestamp::UNIX_EPOCH);
+        node.status = serde_json::from_value(first).unwrap();
+        assert!(is_ready(&node));
     }
 }

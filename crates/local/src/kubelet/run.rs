@@ -265,7 +265,7 @@ impl<K: Keeper> Engine<K> {
             .iter()
             .map(|(name, entry)| Spot {
                 name,
-                node: entry.node.as_ref(),
+                node: entry.node.as_ref().filter(|node| node::is_ready(node)),
                 has_disk_pressure,
                 load: self.roster.load(name),
             })
