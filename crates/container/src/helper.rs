@@ -63,14 +63,14 @@ fn serve() -> io::Result<()> {
     while incoming.receive(socket.as_fd())? {
         while let Some((StartPod { settings }, fds)) = incoming.next::<StartPod>()? {
             entered.get_or_insert_with(|| enter_cgroup(&settings));
-            let Some(connection) = fds.into_iter().next() else {
+            let Ok([connection, birth]) = <[OwnedFd; 2]>::try_from(fds) else {
                 continue;
             };
             match sys::fork() {
                 Ok(Some(_)) => {}
                 Ok(None) => {
                     drop((socket, incoming, entered));
-                    shim::run(settings, connection)
+                    shim::run(settings, connection, birth)
                 }
                 Err(error) => refuse(&connection, &error),
             }

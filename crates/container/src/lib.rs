@@ -11,6 +11,7 @@
 //! [`isolation`] finds out whether any of this can be done here, and [`users`] whether pods of root can have their own. Where it cannot, a pod may be [`PodSettings::isolated`] in
 //! nothing: its containers are then plain processes of this user.
 
+mod birth;
 mod build;
 mod cgroup;
 mod client;

@@ -8,7 +8,7 @@ use std::{io, thread};
 use crate::cgroup::{Cgroups, Hierarchy};
 use crate::shim::Record;
 use crate::state::{self, ContainerState};
-use crate::{strays, sys};
+use crate::{birth, strays, sys};
 
 /// A killed process is gone in moments; one that is not hangs in the kernel.
 const ATTEMPTS: u32 = 1000;
@@ -25,7 +25,7 @@ pub struct Remains {
 
 #[derive(Debug, thiserror::Error)]
 pub enum SweepError {
-    #[error("the shim of {} is alive: stop the pod instead of sweeping it", .0.display())]
+    #[error("the shim of {} is alive, or being made: stop the pod instead of sweeping it", .0.display())]
     Alive(PathBuf),
     #[error("process {pid} of container {name} does not end")]
     Process { name: String, pid: i32 },
@@ -50,9 +50,10 @@ pub fn kill_shim(dir: &Path) {
     }
 }
 
-/// Whether a shim lives in a pod's directory.
+/// Whether a shim lives in a pod's directory, or is being made there.
 pub fn has_shim(dir: &Path) -> bool {
-    Record::load(dir).is_ok_and(|record| record.process.is_alive())
+    // in this order: one that is not expected any more has recorded itself
+    birth::is_expected(dir) || Record::load(dir).is_ok_and(|record| record.process.is_alive())
 }
 
 /// Ends every process of a pod whose shim is dead and removes its cgroups. States and logs stay. Blocks for as long as

@@ -25,7 +25,8 @@ const MAX_FRAME: usize = 8 << 20;
 const MAX_FDS: usize = 4;
 const HEADER: usize = 5;
 
-/// To the helper, with one descriptor: the other end of it becomes the first connection to the new shim.
+/// To the helper, with two descriptors: the other end of the first becomes the first connection to the new shim, the second is
+/// held until that has recorded itself (`birth`).
 #[derive(Serialize, Deserialize)]
 pub(crate) struct StartPod {
     pub(crate) settings: PodSettings,

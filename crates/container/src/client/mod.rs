@@ -18,11 +18,11 @@ use tokio::process::{Child, Command};
 use tokio::sync::{Mutex, broadcast};
 use tokio::time::sleep;
 
-use crate::descriptors;
 use crate::settings::{ContainerSettings, ExecSettings, Limits, PodSettings};
 use crate::shim::SOCKET;
 use crate::state::ContainerState;
 use crate::wire::{Event, Failure, Outgoing, Reply, Request, StartPod, Started};
+use crate::{birth, descriptors};
 use connection::{Answer, Connection};
 
 pub use streams::{Attached, Exec, Pipe, Streams};
@@ -100,16 +100,22 @@ impl Helper {
     pub async fn start_pod(&self, settings: &PodSettings) -> Result<Pod, Error> {
         settings.check().map_err(Error::Refused)?;
         let (ours, theirs) = BlockingStream::pair().map_err(Error::Connection)?;
+        let birth = birth::announce(&settings.dir).map_err(|error| {
+            let dir = settings.dir.display();
+            Error::Failed(format!("announcing a shim in {dir}: {error}"))
+        })?;
         let message = StartPod {
             settings: settings.clone(),
         };
         let mut outgoing = self.outgoing.lock().await;
         outgoing
-            .push(&message, vec![OwnedFd::from(theirs)])
+            .push(&message, vec![OwnedFd::from(theirs), birth])
             .map_err(Error::HelperGone)?;
-        flush(&self.socket, &mut outgoing)
-            .await
-            .map_err(Error::HelperGone)?;
+        if let Err(error) = flush(&self.socket, &mut outgoing).await {
+            // nobody will ever read it, and what goes with it would be held until then
+            *outgoing = Outgoing::default();
+            return Err(Error::HelperGone(error));
+        }
         drop(outgoing);
         let socket = connection::asynchronous(ours).map_err(Error::Connection)?;
         Pod::open(&settings.dir, socket).await
@@ -126,12 +132,15 @@ pub struct Pod {
 impl Pod {
     /// Finds the shim that lives in a directory.
     pub async fn connect(dir: &Path) -> Result<Self, Error> {
+        // before it is looked for: one that is not expected any more can be found
+        let is_expected = birth::is_expected(dir);
+        let not_reached = |error: io::Error| not_reached(dir, is_expected, error);
         // by way of a descriptor: the path may be longer than the address of a socket can be
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let opened = rustix::fs::open(dir, flags, Mode::empty())
-            .map_err(|error| not_reached(dir, error.into()))?;
+            .map_err(|error| not_reached(error.into()))?;
         let path = format!("/proc/self/fd/{}/{SOCKET}", opened.as_raw_fd());
-        let socket = dial(&path).await.map_err(|error| not_reached(dir, error))?;
+        let socket = dial(&path).await.map_err(not_reached)?;
         Self::open(dir, socket).await
     }
 
@@ -257,10 +266,11 @@ async fn dial(path: &str) -> io::Result<UnixStream> {
     UnixStream::connect(path).await
 }
 
-/// Nobody is home where there is no socket, or nobody who listens. Anything else says nothing about the shim.
-fn not_reached(dir: &Path, error: io::Error) -> Error {
+/// Nobody is home where there is no socket, or nobody who listens, and nobody will be. Anything else says nothing about the
+/// shim.
+fn not_reached(dir: &Path, is_expected: bool, error: io::Error) -> Error {
     match error.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused if !is_expected => {
             Error::NobodyHome(dir.to_owned())
         }
         _ => Error::Connection(error),

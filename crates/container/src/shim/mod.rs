@@ -68,7 +68,7 @@ enum Source {
 }
 
 /// Lives until the pod is stopped.
-pub(crate) fn run(settings: PodSettings, connection: OwnedFd) -> ! {
+pub(crate) fn run(settings: PodSettings, connection: OwnedFd, birth: OwnedFd) -> ! {
     let ready = match setup::become_shim(&settings) {
         Ok(ready) => ready,
         Err(error) => {
@@ -85,6 +85,7 @@ pub(crate) fn run(settings: PodSettings, connection: OwnedFd) -> ! {
             sys::exit_child(1)
         }
     };
+    drop(birth);
     let mut shim = Shim {
         settings,
         cgroups: ready.cgroups,

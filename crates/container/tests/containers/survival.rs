@@ -5,7 +5,8 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use container::{Error, Pod, remains, sweep};
+use container::{Error, Pod, has_shim, remains, sweep};
+use rustix::fs::{CWD, Mode, OFlags, mkfifoat};
 use tokio::task::JoinSet;
 
 use crate::support::{
@@ -80,6 +81,38 @@ async fn a_helper_is_started_though_the_file_of_its_program_is_gone() {
     let exit = crate::support::run(&pod, &machine.sh("main", "exit 4")).await;
     assert_eq!(exit.code, 4);
     pod.stop(&[], Duration::ZERO).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_shim_that_is_being_made_is_known_of_though_nobody_waits_for_it_any_more() {
+    let mut machine = Machine::new();
+    let settings = machine.pod_settings("unborn");
+    let dir = settings.dir.clone();
+    // who opens the shim's log waits until somebody reads it
+    let log = dir.join("shim.log");
+    mkfifoat(CWD, &log, Mode::RWXU).unwrap();
+    let start = machine.helper.as_ref().unwrap().start_pod(&settings);
+    let started = tokio::time::timeout(Duration::from_millis(200), start).await;
+    assert!(started.is_err());
+    machine.helper = None;
+    assert!(has_shim(&dir));
+    assert!(matches!(sweep(&dir), Err(container::SweepError::Alive(_))));
+    assert!(matches!(
+        Pod::connect(&dir).await,
+        Err(Error::Connection(_))
+    ));
+
+    let reader = rustix::fs::open(&log, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty());
+    let pod = loop {
+        match Pod::connect(&dir).await {
+            Err(Error::Connection(_)) => tokio::time::sleep(Duration::from_millis(5)).await,
+            reached => break reached.unwrap(),
+        }
+    };
+    pod.stop(&[], Duration::ZERO).await.unwrap();
+    eventually("the shim has ended", || !has_shim(&dir)).await;
+    sweep(&dir).unwrap();
+    drop(reader);
 }
 
 #[tokio::test]

@@ -2,19 +2,19 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
+    fs, io,
     net::Ipv4Addr,
     path::{Path, PathBuf},
     time::Duration,
 };
 
-use futures::future::join_all;
+use futures::future::try_join_all;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use rustix::{fs::statvfs, system::uname};
 use sha2::{Digest as _, Sha256};
 use tokio::task::spawn_blocking;
 
-use super::{NAME, Removed, StartError, directories, end, site::Site, volumes};
+use super::{NAME, Removed, StartError, directories, end, recover, site::Site, volumes};
 use crate::{kubelet::node::Machine, network};
 
 /// More pods than this nobody runs on one machine.
@@ -111,13 +111,20 @@ pub(super) async fn remove(directory: &Path) -> Result<Removed, StartError> {
     let uids = directories(&pods);
     let ended = uids.iter().map(async |uid| {
         let shim = pods.join(uid).join("shim");
-        if let Ok(pod) = container::Pod::connect(&shim).await {
+        if let Ok(pod) = recover::reach(&shim).await {
             // one that cannot be stopped is swept
             let _ = pod.stop(&[], GRACE).await;
         }
         end::settle(&shim).await;
+        match container::has_shim(&shim) {
+            true => Err(StartError::Directory {
+                path: pods.join(uid),
+                source: io::Error::other("what runs there does not end; try again when it has"),
+            }),
+            false => Ok(()),
+        }
     });
-    join_all(ended).await;
+    try_join_all(ended).await?;
     network::remove(directory).await?;
     let is_root = rustix::process::geteuid().is_root();
     let (owned, memory) = (directory.to_owned(), memory(directory, is_root));

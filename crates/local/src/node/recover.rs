@@ -155,7 +155,7 @@ impl Care {
 }
 
 /// Asks for the shim until it answers or is known to be gone: that nobody could ask says nothing about the pod.
-async fn reach(dir: &Path) -> Result<container::Pod, container::Error> {
+pub(super) async fn reach(dir: &Path) -> Result<container::Pod, container::Error> {
     let asked = async {
         loop {
             match container::Pod::connect(dir).await {

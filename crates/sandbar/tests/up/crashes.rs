@@ -1,13 +1,26 @@
 //! The program dies, is stopped, comes back: what became of its sandboxes.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::{ResourceExt as _, api::ListParams};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::{
+    fs::{CWD, Mode, OFlags, mkfifoat},
+    process::{Pid, Signal, kill_process},
+};
 use serde_json::json;
 
 use crate::instance::{Instance, PROGRAM, container, eventually, exit_code, ip, is_ready, sh};
+
+/// What a process calls itself.
+fn name_of(pid: u32) -> String {
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm"));
+    name.unwrap_or_default().trim_end().to_owned()
+}
 
 /// How many lines the log of a pod's first run has on the disk.
 fn lines_on_disk(up: &Instance, uid: &str) -> usize {
@@ -53,17 +66,46 @@ async fn a_helper_that_was_killed_is_started_anew_though_the_program_was_replace
     up.run("before", "exec sleep 1000").await;
     up.ready("before").await;
     installed.replace();
-    let is_helper = |pid: &u32| {
-        let name = std::fs::read_to_string(format!("/proc/{pid}/comm"));
-        name.is_ok_and(|name| name == "sandbar-helper\n")
-    };
-    let helper = up.processes().into_iter().find(is_helper).unwrap();
+    let mut all = up.processes().into_iter();
+    let helper = all.find(|pid| name_of(*pid) == "sandbar-helper").unwrap();
     let helper = Pid::from_raw(i32::try_from(helper).unwrap()).unwrap();
     kill_process(helper, Signal::KILL).unwrap();
     up.run("after", "exec sleep 1000").await;
     up.ready("after").await;
     let before = up.ready("before").await;
     assert_eq!(container(&before, "main").restart_count, 0);
+}
+
+#[tokio::test]
+async fn a_shim_that_was_being_made_when_the_program_was_killed_goes_with_the_rest() {
+    let mut up = Instance::start().await;
+    let gated = json!({"containers": [sh("main", "exec sleep 1000")], "schedulingGates": [{"name": "later"}]});
+    let uid = up.pod("late", gated).await.uid().unwrap();
+    let shim = up.data().join("node/pods").join(uid).join("shim");
+    std::fs::create_dir_all(&shim).unwrap();
+    // who opens the shim's log waits until somebody reads it
+    let log = shim.join("shim.log");
+    mkfifoat(CWD, &log, Mode::RWXU).unwrap();
+    let opened = json!({"spec": {"schedulingGates": [{"name": "later", "$patch": "delete"}]}});
+    up.patch("late", None, opened).await;
+    eventually("a shim is being made", async || {
+        let names = up.processes().into_iter().map(name_of);
+        names.filter(|name| name == "sandbar-shim").count() > 0
+    })
+    .await;
+    up.end(Signal::KILL);
+
+    let mut down = Command::new(PROGRAM);
+    down.args(["down", "--data-dir"]).arg(up.data());
+    let down = tokio::task::spawn_blocking(move || down.output().unwrap());
+    // time enough to remove everything, for who does not wait
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let reader = rustix::fs::open(&log, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty());
+    assert!(reader.is_ok(), "its directory was removed around it");
+    let output = down.await.unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert!(!up.data().exists());
+    eventually("no process is left", async || up.processes().is_empty()).await;
 }
 
 #[tokio::test]
