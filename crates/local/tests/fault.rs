@@ -62,7 +62,7 @@ fn start(client: Client, namespace: &str) -> tokio::task::JoinHandle<()> {
 }
 
 async fn wait_until(what: &str, faults: &Faults, check: impl AsyncFn() -> bool) {
-    for _ in 0..500 {
+    for _ in 0..3000 {
         if check().await {
             return;
         }

@@ -5,7 +5,12 @@
 
 mod support;
 
-use std::{collections::BTreeSet, fmt::Debug, path::PathBuf, time::Duration};
+use std::{
+    collections::BTreeSet,
+    fmt::Debug,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use api::sigs::v1beta1::{Sandbox, SandboxClaim, SandboxTemplate, SandboxWarmPool};
 use k8s_openapi::{
@@ -19,9 +24,9 @@ use k8s_openapi::{
     serde::{Serialize, de::DeserializeOwned},
 };
 use kube::{
-    Api, Client, Resource, ResourceExt as _,
+    Api, Client, Config, Resource, ResourceExt as _,
     api::{ListParams, Patch, PatchParams, PostParams},
-    config::Kubeconfig,
+    config::{KubeConfigOptions, Kubeconfig},
 };
 use serde_json::{Value, json};
 use support::{
@@ -132,7 +137,31 @@ async fn account(bed: &Testbed, directory: &TempDir) -> PathBuf {
     }
     let path = directory.path().join("kubeconfig");
     std::fs::write(&path, kubeconfig.to_string()).unwrap();
+    until_rights_are_known(&path).await;
     path
+}
+
+/// A server learns of new roles in its own time, and refuses until then.
+async fn until_rights_are_known(kubeconfig: &Path) {
+    let kubeconfig = Kubeconfig::read_from(kubeconfig).unwrap();
+    let options = KubeConfigOptions::default();
+    let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
+    let client = Client::try_from(config.unwrap()).unwrap();
+    for path in [
+        "/api/v1/pods",
+        "/apis/agents.x-k8s.io/v1beta1/sandboxes",
+        "/apis/extensions.agents.x-k8s.io/v1beta1/sandboxclaims",
+    ] {
+        loop {
+            let request = http::Request::get(path).body(Vec::new()).unwrap();
+            match client.request::<Value>(request).await {
+                Err(kube::Error::Api(status)) if status.code == 403 => {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+                answer => break drop(answer.unwrap()),
+            }
+        }
+    }
 }
 
 /// A namespace that the controller is told nothing of.

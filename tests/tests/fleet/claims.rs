@@ -53,18 +53,26 @@ async fn a_claim_ends_at_its_time_and_takes_with_it_what_it_says() {
         ("foreground", "DeleteForeground"),
         ("kept", "Retain"),
     ] {
-        let soon = Timestamp::now() + SignedDuration::from_secs(8);
-        let lifecycle = json!({"shutdownTime": soon.to_string(), "shutdownPolicy": policy});
         fleet
-            .create::<SandboxClaim>(claim(name, json!({"lifecycle": lifecycle})))
+            .create::<SandboxClaim>(claim(
+                name,
+                json!({"lifecycle": {"shutdownPolicy": policy}}),
+            ))
             .await;
     }
-    for name in ["deleted", "foreground", "kept"] {
+    let names = ["deleted", "foreground", "kept"];
+    for name in names {
         fleet.until_claimed(name).await;
     }
+    let soon = Timestamp::now() + SignedDuration::from_secs(5);
+    for name in names {
+        let end = json!({"spec": {"lifecycle": {"shutdownTime": soon.to_string()}}});
+        fleet.patch::<SandboxClaim>(name, end).await;
+    }
     let probe = async || {
-        let claims: Vec<SandboxClaim> = fleet.list().await;
         let sandboxes: Vec<Sandbox> = fleet.list().await;
+        // last of all: what it says comes before the rest is gone
+        let claims: Vec<SandboxClaim> = fleet.list().await;
         let names: Vec<String> = claims.iter().map(ResourceExt::name_any).collect();
         (names == ["kept"] && sandboxes.is_empty()).then(|| claims[0].clone())
     };

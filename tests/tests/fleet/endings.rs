@@ -65,9 +65,10 @@ async fn a_sandbox_ends_at_its_time_and_is_kept_or_deleted_as_it_says() {
         fleet.patch::<Sandbox>(name, json!({"spec": end})).await;
     }
     let probe = async || {
-        let left: Vec<Sandbox> = fleet.list().await;
         let pods: Vec<String> = names::<Pod>(&fleet).await;
         let services: Vec<String> = names::<Service>(&fleet).await;
+        // last of all: what it says comes before the rest is gone
+        let left: Vec<Sandbox> = fleet.list().await;
         let is_over = left.len() == 1 && pods.is_empty() && services.is_empty();
         is_over.then(|| left[0].clone())
     };

@@ -147,6 +147,16 @@ impl Fleet {
         self.until(&what, probe).await
     }
 
+    /// Claims that come faster than pods start find nothing, and no rollout is to blame for that.
+    pub(crate) async fn until_two_are_claimable(&self) {
+        let probe = async || {
+            let members = self.members().await;
+            let claimable = members.iter().filter(|one| is_claimable(one));
+            (claimable.count() >= 2).then_some(())
+        };
+        self.until("two are claimable", probe).await;
+    }
+
     /// Creates a claim and waits until it is Ready; names its sandbox.
     pub(crate) async fn claim(&self, name: &str, spec: Value) -> Sandbox {
         self.create::<SandboxClaim>(claim(name, spec)).await;
@@ -188,6 +198,17 @@ pub(crate) fn is_ready(sandbox: &Sandbox) -> bool {
     let status = sandbox.status.clone().unwrap_or_default();
     let mut conditions = status.conditions.iter().flatten();
     conditions.any(|one| one.type_ == "Ready" && one.status == "True")
+}
+
+pub(crate) fn is_of(kind: &str, sandbox: &Sandbox) -> bool {
+    let owner = sandbox.owner_references().first();
+    owner.is_some_and(|owner| owner.kind == kind)
+}
+
+pub(crate) fn is_claimable(sandbox: &Sandbox) -> bool {
+    let is_going = sandbox.metadata.deletion_timestamp.is_some();
+    let is_fenced = sandbox.annotations().contains_key("sandbar.dev/update");
+    is_of("SandboxWarmPool", sandbox) && is_ready(sandbox) && !is_going && !is_fenced
 }
 
 pub(crate) fn pod_spec(image: &str) -> Value {

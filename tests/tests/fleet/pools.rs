@@ -46,7 +46,14 @@ async fn recreate_replaces_idle_members_and_leaves_claimed_ones_alone() {
 #[tokio::test]
 async fn on_replenish_hands_out_old_members_and_makes_new_ones() {
     let fleet = Fleet::filled("replenish", 2, json!({"type": "OnReplenish"})).await;
+    let target = async || {
+        let pool: SandboxWarmPool = fleet.api().get("one").await.unwrap();
+        pool.status.and_then(|status| status.update_revision)
+    };
+    let before = target().await;
     fleet.set_image("one", "busybox:v2").await;
+    let is_seen = async || (target().await != before).then_some(());
+    fleet.until("the new template is seen", is_seen).await;
     let first = fleet.claim("first", json!({})).await;
     assert_eq!(image(&first), "busybox:v1");
     let probe = async || {
@@ -70,6 +77,7 @@ async fn a_rolling_update_goes_through_while_claims_come() {
     fleet.set_image("one", "busybox:v2").await;
     let mut images = Vec::new();
     for number in 0..4 {
+        fleet.until_two_are_claimable().await;
         images.push(image(
             &fleet.claim(&format!("claim-{number}"), json!({})).await,
         ));

@@ -22,7 +22,7 @@ from kubernetes.client import ApiException
 # nobody listens there, and nothing here connects to it
 NOWHERE = SandboxDirectConnectionConfig(api_url="http://127.0.0.1:1")
 # what is known to fail is told at once, not after the time that a sandbox may take
-AT_ONCE = 10
+AT_ONCE = 60
 
 
 def same(found, wanted):

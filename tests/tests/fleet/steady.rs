@@ -15,7 +15,7 @@ use kube::{
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
-use crate::fleet::{Fleet, image, is_ready, template};
+use crate::fleet::{Fleet, image, is_claimable, is_of, is_ready, template};
 
 /// Follows the sandboxes of a namespace.
 struct Watcher {
@@ -36,27 +36,6 @@ impl Drop for Watcher {
     fn drop(&mut self) {
         self.task.abort();
     }
-}
-
-fn is_of(kind: &str, sandbox: &Sandbox) -> bool {
-    let owner = sandbox.owner_references().first();
-    owner.is_some_and(|owner| owner.kind == kind)
-}
-
-fn is_claimable(sandbox: &Sandbox) -> bool {
-    let is_going = sandbox.metadata.deletion_timestamp.is_some();
-    let is_fenced = sandbox.annotations().contains_key("sandbar.dev/update");
-    is_of("SandboxWarmPool", sandbox) && is_ready(sandbox) && !is_going && !is_fenced
-}
-
-/// Claims that come faster than pods start find nothing, and no rollout is to blame for that.
-async fn until_two_are_claimable(fleet: &Fleet) {
-    let probe = async || {
-        let members = fleet.members().await;
-        let claimable = members.iter().filter(|one| is_claimable(one));
-        (claimable.count() >= 2).then_some(())
-    };
-    fleet.until("two are claimable", probe).await;
 }
 
 impl States {
@@ -130,7 +109,7 @@ async fn steady_claims_find_stock_at_every_instant_of_a_rolling_update() {
     fleet.set_image("one", "busybox:v2").await;
     let mut given = Vec::new();
     for number in 0..5 {
-        until_two_are_claimable(&fleet).await;
+        fleet.until_two_are_claimable().await;
         let sandbox = fleet.claim(&format!("claim-{number}"), json!({})).await;
         given.push(sandbox.uid());
         tokio::time::sleep(Duration::from_millis(1500)).await;

@@ -138,7 +138,31 @@ async fn with_its_rights(bed: &Testbed, namespace: &Namespace) -> Client {
         .await
         .unwrap();
     config.auth_info = serde_json::from_value(json!({"token": token})).unwrap();
-    Client::try_from(config).unwrap()
+    let client = Client::try_from(config).unwrap();
+    until_rights_are_known(&client, namespace.name()).await;
+    client
+}
+
+/// A server learns of new roles in its own time, and refuses until then.
+async fn until_rights_are_known(client: &Client, namespace: &str) {
+    let paths = [
+        "/api/v1/namespaces/{}/pods",
+        "/apis/agents.x-k8s.io/v1beta1/namespaces/{}/sandboxes",
+        "/apis/extensions.agents.x-k8s.io/v1beta1/namespaces/{}/sandboxclaims",
+        "/apis/networking.k8s.io/v1/namespaces/{}/networkpolicies",
+    ];
+    for path in paths {
+        let path = path.replace("{}", namespace);
+        loop {
+            let request = Request::get(&path).body(Vec::new()).unwrap();
+            match client.request::<Value>(request).await {
+                Err(kube::Error::Api(status)) if status.code == 403 => {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+                answer => break drop(answer.unwrap()),
+            }
+        }
+    }
 }
 
 fn sized(image: &str, cpu: &str) -> Value {
@@ -236,7 +260,8 @@ async fn the_rights_of_the_reference_suffice_for_all_but_history_and_resizes() {
     };
     fleet.until("all members have the new size", resized).await;
     until_rolled_out(&fleet).await;
-    assert!(pods(&fleet).await.is_disjoint(&before));
+    let replaced = async || pods(&fleet).await.is_disjoint(&before).then_some(());
+    fleet.until("the old pods are gone", replaced).await;
     assert_eq!(forbidden.about("/resize"), 2, "{:#?}", forbidden.all());
 
     // one for each revision

@@ -162,10 +162,14 @@ async fn a_watcher_who_does_not_read_holds_nobody_up() {
 async fn a_client_that_leaves_in_the_middle_costs_no_line() {
     let mut machine = Machine::new();
     let pod = machine.pod("leaver").await;
-    let script = "i=0; while [ $i -lt 2000 ]; do echo line $i; i=$((i+1)); [ $((i % 100)) = 0 ] && sleep 0.01; done";
-    pod.start(&machine.sh("main", script)).await.unwrap();
+    let script = "read go; i=0; while [ $i -lt 2000 ]; do echo line $i; i=$((i+1)); [ $((i % 100)) = 0 ] && sleep 0.01; done";
+    let mut settings = machine.sh("main", script);
+    settings.stdin = true;
+    pod.start(&settings).await.unwrap();
     let watcher = Pod::connect(pod.dir()).await.unwrap();
     let mut attached = watcher.attach("main").await.unwrap();
+    let stdin = attached.streams.stdin.as_mut().unwrap();
+    stdin.write_all(b"go\n").await.unwrap();
     let mut some = [0_u8; 100];
     attached
         .streams

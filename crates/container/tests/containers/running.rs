@@ -74,6 +74,10 @@ async fn containers_of_a_pod_share_its_network_and_ipc_but_not_their_processes()
         .await
         .unwrap();
     run(&pod, &machine.sh("two", script)).await;
+    eventually("one has spoken", || {
+        machine.said("one").lines().count() == 5
+    })
+    .await;
     let (one, two) = (machine.said("one"), machine.said("two"));
     let same: Vec<bool> = one.lines().zip(two.lines()).map(|(a, b)| a == b).collect();
     assert_eq!(same, [true, true, true, false, false], "{one}{two}");

@@ -236,7 +236,7 @@ pub(crate) async fn finish(mut exec: Exec) -> (String, String, Exit) {
 
 /// Waits for something that happens soon.
 pub(crate) async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    for _ in 0..2000 {
+    for _ in 0..12_000 {
         if holds() {
             return;
         }

@@ -156,7 +156,7 @@ fn make_layer(layer: &Path) {
 
 /// Waits for something that happens soon.
 pub(super) async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    for _ in 0..2000 {
+    for _ in 0..12_000 {
         if holds() {
             return;
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use local::network::{Network, Records};
 use serde_json::{from_value, json};
 
-use crate::support::{Pod, Space, WORLD, enforce, on_a_host, pod};
+use crate::support::{Pod, Space, WORLD, enforce, heard_at_last, on_a_host, pod};
 
 const REFUSED: u8 = 5;
 const NO_SUCH_NAME: u8 = 3;
@@ -40,13 +40,11 @@ fn ask(pod: &Pod, network: &Network, name: &str) -> Answer {
     let question = query(name);
     pod.space.inside(|| {
         let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
-        socket
-            .set_read_timeout(Some(Duration::from_secs(10)))
-            .unwrap();
         socket.connect((gateway, 53)).unwrap();
-        socket.send(&question).unwrap();
         let mut buffer = [0; 2000];
-        let length = socket.recv(&mut buffer).unwrap();
+        let (length, _) = heard_at_last(&socket, &mut buffer, || {
+            socket.send(&question).unwrap();
+        });
         read(&question, &buffer[..length])
     })
 }

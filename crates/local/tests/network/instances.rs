@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use local::network::{Forwarding, Network, NetworkError, Settings, remove};
 
 use crate::process::{command, directory};
-use crate::support::{PATIENCE, Space, WORLD, enforce, on_a_host, pod, traces};
+use crate::support::{PATIENCE, SILENCE, Space, WORLD, enforce, on_a_host, pod, traces};
 
 #[test]
 fn closing_leaves_nothing() {
@@ -85,8 +85,8 @@ fn two_instances_know_nothing_of_each_other() {
             assert!(!a.space.reaches(b.address, 80));
             assert!(!b.space.reaches(a.address, 80));
             let strange = two.gateway().unwrap();
-            assert!(b.space.connect_to_resolver(strange));
-            assert!(!a.space.connect_to_resolver(strange));
+            assert!(b.space.connect_to_resolver(strange, PATIENCE));
+            assert!(!a.space.connect_to_resolver(strange, SILENCE));
             host.world.listen(WORLD, 443);
             assert_eq!(one.close().await.unwrap(), Forwarding::LeftToOthers);
             assert!(b.space.connect(WORLD, 443).is_some());

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use local::network::{Network, PolicyPod, Settings, Snapshot};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -27,9 +27,9 @@ pub(crate) const METADATA: [Ipv4Addr; 3] = [
 ];
 
 /// Long enough for whatever comes at all.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// So long nothing comes. Too short, a test would see less than it could; it would not fail for it.
-const SILENCE: Duration = Duration::from_millis(400);
+pub(crate) const SILENCE: Duration = Duration::from_millis(400);
 
 /// Runs the test of this name again, alone in new namespaces for networks and processes, and there its body. Whatever
 /// it leaves goes with these namespaces.
@@ -113,15 +113,15 @@ impl Space {
         self.inside(|| connect(address, port, PATIENCE))
     }
 
-    /// Whether a connection can be made. Only if not, this takes a while.
+    /// Whether a connection can be made at once. For what must not be: on a busy machine a packet may be late.
     pub(crate) fn reaches(&self, address: Ipv4Addr, port: u16) -> bool {
         self.inside(|| connect(address, port, SILENCE)).is_some()
     }
 
-    /// Whether the resolver takes connections.
-    pub(crate) fn connect_to_resolver(&self, address: Ipv4Addr) -> bool {
+    /// Whether the resolver takes connections within this time.
+    pub(crate) fn connect_to_resolver(&self, address: Ipv4Addr, patience: Duration) -> bool {
         let address = SocketAddr::new(address.into(), 53);
-        self.inside(|| TcpStream::connect_timeout(&address, SILENCE).is_ok())
+        self.inside(|| TcpStream::connect_timeout(&address, patience).is_ok())
     }
 
     pub(crate) fn kill(&mut self) {
@@ -172,6 +172,25 @@ pub(crate) fn connect(address: Ipv4Addr, port: u16, patience: Duration) -> Optio
     stream.read_line(&mut line).ok()?;
     let seen_as = line.trim().parse().ok()?;
     Some(Talk { stream, seen_as })
+}
+
+/// What comes once something has been said; as datagrams are lost, it is said again each second.
+pub(crate) fn heard_at_last(
+    socket: &UdpSocket,
+    buffer: &mut [u8],
+    say: impl Fn(),
+) -> (usize, SocketAddr) {
+    socket
+        .set_read_timeout(Some(Duration::from_secs(1)))
+        .unwrap();
+    let start = Instant::now();
+    loop {
+        say();
+        match socket.recv_from(buffer) {
+            Ok(heard) => return heard,
+            Err(error) => assert!(start.elapsed() < PATIENCE, "nothing was heard: {error}"),
+        }
+    }
 }
 
 pub(crate) fn serve(listener: TcpListener) {

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::daemon::Daemon;
 
 /// Longer than anything here takes; whoever waits for it fails.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) type Headers<'a> = &'a [(&'a str, &'a str)];
 

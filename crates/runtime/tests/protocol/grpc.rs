@@ -223,7 +223,7 @@ async fn errors_are_codes_and_messages_in_trailers() {
 #[tokio::test]
 async fn a_deadline_kills_the_command() {
     let daemon = Daemon::launch();
-    let headers = [("grpc-timeout", "300m")];
+    let headers = [("grpc-timeout", "3000m")];
     let request = hook(&["/bin/sleep", "30"]);
     let outcome = call(&daemon, "/process.Process/Start", &headers, &request).await;
     assert_eq!(outcome.status, "4");

@@ -86,7 +86,7 @@ fn what_runs_or_has_run_is_not_started_again_until_its_outcome_is_acknowledged()
 #[test]
 fn one_whose_time_is_over_is_ended_though_nobody_listens_and_its_outcome_says_so() {
     let daemon = Daemon::launch();
-    let limit = [("connect-timeout-ms", "300")];
+    let limit = [("connect-timeout-ms", "3000")];
     let request = tagged("echo on my way; sleep 100");
     drop(daemon.start_by("/sandbar.Once/Start", &limit, &request));
     let outcome = outcome(&daemon);

@@ -43,7 +43,7 @@ fn is_alive(pid: &str) -> bool {
 pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
-        assert!(begun.elapsed() < 20 * SECOND, "never: {what}");
+        assert!(begun.elapsed() < 60 * SECOND, "never: {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -235,7 +235,7 @@ fn closing_the_input_ends_a_write_that_waits_for_ever() {
 #[test]
 fn a_timeout_kills_the_process_and_not_what_it_left_in_the_background() {
     let daemon = Daemon::launch();
-    let timeout = [("connect-timeout-ms", "400")];
+    let timeout = [("connect-timeout-ms", "3000")];
     let request = shell("sleep 30 & echo $!; exec sleep 31");
     let mut running = daemon.start_with_request(&timeout, &request);
     let background = running.stdout().trim().to_owned();
@@ -269,7 +269,7 @@ fn a_client_that_leaves_ends_nothing() {
 #[test]
 fn a_timeout_counts_though_the_client_has_left() {
     let daemon = Daemon::launch();
-    let timeout = [("connect-timeout-ms", "300")];
+    let timeout = [("connect-timeout-ms", "3000")];
     let running = daemon.start_with_request(&timeout, &shell("exec sleep 30"));
     let pid = running.pid.to_string();
     drop(running);

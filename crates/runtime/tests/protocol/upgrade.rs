@@ -92,7 +92,7 @@ fn what_runs_goes_on_in_the_same_process_with_its_input_output_tag_and_time() {
     let mut reads = start(&daemon, &request);
     assert_eq!(reads.stdout(), "begun\n");
     let slow = shell("sleep 100");
-    let limit = [TOKEN[0], ("connect-timeout-ms", "3000")];
+    let limit = [TOKEN[0], ("connect-timeout-ms", "15000")];
     let ends = daemon.start_with_request(&limit, &slow);
     for program in [Vec::new(), program()] {
         upgrade(&daemon, &program);

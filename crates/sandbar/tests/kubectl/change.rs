@@ -102,7 +102,7 @@ fn a_deployment_scales_if_it_is_as_expected() {
             .does("get deployment web -o jsonpath={..image}")
             .starts_with("nginx:9")
     );
-    let (done, said, _) = admin.run("", "rollout status deployment web --timeout=1s");
+    let (done, said, _) = admin.run("", "rollout status deployment web --timeout=5s");
     assert!(
         !done && said.starts_with("Waiting for deployment"),
         "nothing rolls out: {said}"

@@ -13,8 +13,9 @@ async fn another_image_restarts_the_container_in_the_same_place() {
     let other = "trap 'echo asked to end' TERM; echo begun; while :; do sleep 0.05; done";
     let one =
         json!({"name": "main", "image": "local.test/app:1", "imagePullPolicy": "IfNotPresent"});
-    up.pod("app", json!({"containers": [one, sh("other", other)]}))
-        .await;
+    let spec =
+        json!({"terminationGracePeriodSeconds": 60, "containers": [one, sh("other", other)]});
+    up.pod("app", spec).await;
     let before = up.ready("app").await;
     up.patch(
         "app",

@@ -14,7 +14,9 @@ use rustix::{
 };
 use serde_json::json;
 
-use crate::instance::{Instance, PROGRAM, container, eventually, exit_code, ip, is_ready, sh};
+use crate::instance::{
+    Instance, PROGRAM, container, eventually, exit_code, ip, is_ready, ready_by_file, sh,
+};
 
 /// What a process calls itself.
 fn name_of(pid: u32) -> String {
@@ -156,11 +158,17 @@ async fn twenty_pods_outlive_the_program_that_was_killed_and_none_restarts() {
 async fn what_ended_while_the_program_was_away_is_known_when_it_comes_back() {
     let mut up = Instance::start().await;
     let spec =
-        json!({"restartPolicy": "Never", "containers": [sh("main", "sleep 1; echo done; exit 5")]});
-    up.pod("unseen", spec).await;
+        json!({"restartPolicy": "Never", "containers": [sh("main", "sleep 5; echo done; exit 5")]});
+    let uid = up.pod("unseen", spec).await.uid().unwrap();
     up.phase("unseen", "Running").await;
     up.end(Signal::KILL);
-    std::thread::sleep(std::time::Duration::from_millis(1500));
+    let main = up.data().join("node/pods").join(uid);
+    let state = main.join("shim/containers/main/0/state.json");
+    eventually("its end is recorded", async || {
+        let state = std::fs::read_to_string(&state).unwrap_or_default();
+        state.contains("\"code\":5")
+    })
+    .await;
     up.start_again().await;
     let pod = up.phase("unseen", "Failed").await;
     assert_eq!(exit_code(&pod, "main"), Some(5));
@@ -237,8 +245,7 @@ async fn told_to_keep_them_running_it_does() {
 #[tokio::test]
 async fn a_pod_that_was_ready_is_never_told_to_be_unready_and_its_probes_go_on() {
     let mut up = Instance::start().await;
-    let mut one = sh("main", "touch /tmp/ready; exec sleep 1000");
-    one["readinessProbe"] = json!({"exec": {"command": ["test", "-e", "/tmp/ready"]}, "periodSeconds": 1, "failureThreshold": 1});
+    let one = ready_by_file(sh("main", "touch /tmp/ready; exec sleep 1000"));
     up.pod("probed", json!({"containers": [one]})).await;
     let since = |pod: &Pod| {
         let mut conditions = pod.status.clone().unwrap().conditions.into_iter().flatten();
@@ -248,7 +255,7 @@ async fn a_pod_that_was_ready_is_never_told_to_be_unready_and_its_probes_go_on()
     let before = up.ready("probed").await;
     up.end(Signal::KILL);
     // times are told in seconds
-    std::thread::sleep(std::time::Duration::from_millis(1100));
+    std::thread::sleep(Duration::from_millis(1100));
     up.start_again().await;
     assert_eq!(up.exec("probed", &["true"]).1, 0);
     let after = up.ready("probed").await;

@@ -4,16 +4,16 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
 
-use crate::instance::{Instance, container, exit_code, sh};
+use crate::instance::{Instance, container, exit_code, ready_by_file, sh};
 
 const VOLUME: &str = "kept";
 
-/// Ends when it is asked to, and writes to a volume that it was.
+/// Ends when it is asked to, and writes to a volume that it was. It is ready when it can be asked.
 fn witness(name: &str) -> Value {
     let script = format!(
-        "trap 'echo end of {name} >> /kept/order; exit 0' TERM; while :; do sleep 0.05; done"
+        "trap 'echo end of {name} >> /kept/order; exit 0' TERM; touch /tmp/ready; while :; do sleep 0.05; done"
     );
-    let mut one = sh(name, &script);
+    let mut one = ready_by_file(sh(name, &script));
     one["volumeMounts"] = json!([{"name": VOLUME, "mountPath": "/kept"}]);
     one
 }
@@ -62,9 +62,9 @@ async fn sidecars_end_after_the_others_the_last_first_each_with_its_hook() {
 #[tokio::test]
 async fn a_pod_that_is_being_deleted_tells_of_its_containers_until_it_is_gone() {
     let up = Instance::start().await;
-    let loops = "while :; do sleep 0.05; done";
-    let quick = sh("quick", &format!("trap 'exit 3' TERM; {loops}"));
-    let slow = sh("slow", &format!("trap '' TERM; {loops}"));
+    let loops = "touch /tmp/ready; while :; do sleep 0.05; done";
+    let quick = ready_by_file(sh("quick", &format!("trap 'exit 3' TERM; {loops}")));
+    let slow = ready_by_file(sh("slow", &format!("trap '' TERM; {loops}")));
     let spec = json!({"terminationGracePeriodSeconds": 600, "containers": [quick, slow]});
     up.pod("crew", spec).await;
     up.ready("crew").await;

@@ -3,14 +3,14 @@
 use std::{
     collections::BTreeSet,
     net::{Ipv4Addr, TcpListener, TcpStream},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use k8s_openapi::api::core::v1::Event;
 use kube::api::{DeleteParams, ListParams};
 use serde_json::json;
 
-use crate::instance::{CROWD, Instance, container, eventually, ip, sh};
+use crate::instance::{CROWD, Instance, PATIENCE, container, eventually, ip, sh};
 
 #[tokio::test]
 async fn who_takes_too_much_memory_is_killed_and_said_to_be() {
@@ -249,7 +249,7 @@ async fn a_sandbox_traces_its_own_processes_and_neither_those_of_others_nor_the_
 async fn a_command_for_a_pod_that_is_dying_runs_or_says_why_not_and_never_hangs() {
     let up = Instance::start().await;
     let script = "trap '' TERM; while :; do sleep 0.1; done";
-    let spec = json!({"containers": [sh("main", script)], "terminationGracePeriodSeconds": 3});
+    let spec = json!({"containers": [sh("main", script)], "terminationGracePeriodSeconds": 15});
     up.pod("dying", spec).await;
     up.ready("dying").await;
     let options = DeleteParams::default();
@@ -259,7 +259,7 @@ async fn a_command_for_a_pod_that_is_dying_runs_or_says_why_not_and_never_hangs(
         loop {
             let begun = Instant::now();
             let (said, code) = up.exec("dying", &["echo", "hello"]);
-            assert!(begun.elapsed() < Duration::from_secs(10), "{said}");
+            assert!(begun.elapsed() < PATIENCE, "{said}");
             let is_gone = said.contains("\"dying\" not found");
             answers.push((code, said));
             if is_gone {

@@ -490,6 +490,15 @@ pub(crate) fn sh(name: &str, script: &str) -> Value {
     json!({"name": name, "image": "sandbar/base", "command": ["sh", "-c", script]})
 }
 
+/// The same container, ready once there is a file `/tmp/ready` in it.
+pub(crate) fn ready_by_file(mut one: Value) -> Value {
+    one["readinessProbe"] = json!({
+        "exec": {"command": ["test", "-e", "/tmp/ready"]},
+        "periodSeconds": 1, "failureThreshold": 1, "timeoutSeconds": 60,
+    });
+    one
+}
+
 pub(crate) fn is_ready(pod: &Pod) -> bool {
     let status = pod.status.as_ref().unwrap();
     let mut conditions = status.conditions.iter().flatten();

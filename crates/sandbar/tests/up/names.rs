@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::Service;
 use kube::api::DeleteParams;
 use serde_json::json;
 
-use crate::instance::{Instance, eventually, ip, sh};
+use crate::instance::{Instance, eventually, ip, ready_by_file, sh};
 
 const LOOK_UP: &str = "
 import socket, sys
@@ -21,8 +21,7 @@ async fn a_headless_service_names_its_ready_pods_inside_of_others() {
         json!({"clusterIP": "None", "selector": {"name": "server"}, "ports": [{"port": 80}]});
     let service = json!({"metadata": {"name": "web"}, "spec": spec});
     up.create::<Service>(service).await;
-    let mut one = sh("main", "exec sleep 1000");
-    one["readinessProbe"] = json!({"exec": {"command": ["test", "-e", "/tmp/ready"]}, "periodSeconds": 1, "failureThreshold": 1});
+    let one = ready_by_file(sh("main", "exec sleep 1000"));
     let spec = json!({"hostname": "first", "subdomain": "web", "containers": [one]});
     up.pod("server", spec).await;
     up.run("client", "exec sleep 1000").await;

@@ -7,7 +7,7 @@ use kube::api::DeleteParams;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::instance::{Instance, container, eventually, exit_code, ip, sh};
+use crate::instance::{Instance, container, eventually, exit_code, ip, ready_by_file, sh};
 
 #[tokio::test]
 async fn a_pod_runs_with_its_own_name_address_and_processes() {
@@ -118,7 +118,7 @@ async fn init_containers_run_first_and_sidecars_stay() {
     up.pod("crew", json!({
         "restartPolicy": "Never",
         "volumes": [{"name": "shared", "emptyDir": {}}],
-        "initContainers": [with(sh("first", "echo first >> /shared/order")), sidecar, with(sh("second", "echo second >> /shared/order"))],
+        "initContainers": [with(sh("first", "echo first >> /shared/order")), sidecar, with(sh("second", "until grep -q side /shared/order; do sleep 0.05; done; echo second >> /shared/order"))],
         "containers": [with(sh("main", "cat /shared/order; sleep 1"))],
     })).await;
     let pod = up.phase("crew", "Succeeded").await;
@@ -232,10 +232,10 @@ async fn what_is_kept(up: &Instance) -> String {
 async fn hooks_run_after_the_start_and_before_the_end() {
     let up = Instance::start().await;
     up.disk("kept").await;
-    let mut one = with_kept(sh(
+    let mut one = ready_by_file(with_kept(sh(
         "main",
-        "trap 'echo ended >> /kept/order; exit 0' TERM; while :; do sleep 0.05; done",
-    ));
+        "trap 'echo ended >> /kept/order; exit 0' TERM; touch /tmp/ready; while :; do sleep 0.05; done",
+    )));
     one["lifecycle"] = json!({
         "postStart": {"exec": {"command": ["sh", "-c", "echo started >> /kept/order"]}},
         "preStop": {"exec": {"command": ["sh", "-c", "echo stopping >> /kept/order"]}},
@@ -281,13 +281,13 @@ async fn who_ignores_sigterm_is_killed_when_its_time_is_up() {
     assert_eq!(what_is_kept(&up).await, "told to end\n");
 }
 
-/// Writes what happens to it to a volume, and ends when it is asked to.
+/// Writes what happens to it to a volume, and ends when it is asked to. It is ready when it can be asked.
 fn witness(name: &str, begins: &str, ends: &str) -> Value {
     let script = format!(
         "echo {name} >> /kept/order; {begins}; \
-         trap '{ends}; echo end of {name} >> /kept/order; exit 0' TERM; while :; do sleep 0.05; done"
+         trap '{ends}; echo end of {name} >> /kept/order; exit 0' TERM; touch /tmp/ready; while :; do sleep 0.05; done"
     );
-    with_kept(sh(name, &script))
+    ready_by_file(with_kept(sh(name, &script)))
 }
 
 #[tokio::test]

@@ -62,10 +62,13 @@ async fn a_pod_is_ready_only_when_its_gates_are_open() {
 #[tokio::test]
 async fn who_is_not_alive_is_ended_by_the_signal_that_it_wishes() {
     let up = Instance::start().await;
-    let script = "trap 'exit 5' USR1; while :; do sleep 0.05; done";
+    let script = "trap 'exit 5' USR1; touch /tmp/trapped; while :; do sleep 0.05; done";
     let mut one = sh("main", script);
     one["lifecycle"] = json!({"stopSignal": "SIGUSR1"});
-    one["livenessProbe"] = json!({"exec": {"command": ["false"]}, "initialDelaySeconds": 1, "periodSeconds": 1, "failureThreshold": 1});
+    one["livenessProbe"] = json!({
+        "exec": {"command": ["sh", "-c", "! test -e /tmp/trapped"]},
+        "periodSeconds": 1, "failureThreshold": 1, "timeoutSeconds": 60,
+    });
     let spec =
         json!({"os": {"name": "linux"}, "terminationGracePeriodSeconds": 20, "containers": [one]});
     up.pod("particular", spec).await;

@@ -89,6 +89,6 @@ async fn root_in_a_pod_with_its_own_users_is_nobody_on_the_machine() {
     assert_eq!(outside(&up, "own"), first);
     up.delete("own").await;
     up.pod("heir", spec()).await;
-    up.ready("heir").await;
+    up.says("heir", "hush").await;
     assert_eq!(up.exec("heir", &["cat", "/kept/file"]).0, "kept\nkept\n");
 }

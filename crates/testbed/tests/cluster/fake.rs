@@ -105,6 +105,12 @@ async fn a_start_delay_keeps_pods_pending_and_an_annotation_overrides_it() {
         .into(),
     );
     run(&pods, &quick).await;
-    let slow = pods.get("slow").await.unwrap();
-    assert!(!is_ready(&slow) && slow.spec.unwrap().node_name.is_some());
+    let slow = loop {
+        let slow = pods.get("slow").await.unwrap();
+        if slow.spec.as_ref().unwrap().node_name.is_some() {
+            break slow;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    assert!(!is_ready(&slow));
 }

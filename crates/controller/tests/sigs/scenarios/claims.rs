@@ -396,10 +396,27 @@ pub(crate) async fn metadata_that_cannot_be_kept_in_step_is_told_until_it_can(st
     claim(stage, "claim", team("one"), json!({})).await;
     let sandbox = until_ready(stage, "claim").await;
     stage.delete::<SandboxTemplate>("small").await;
-    stage.settle().await;
-    let patch = json!({"spec": team("two")});
-    stage.patch::<SandboxClaim>("claim", patch).await;
-    let seen = until_reason(stage, "claim", "ReconcilerError").await;
+    let get = async || stage.api::<Pod>().get(&sandbox.name_any()).await.unwrap();
+    let is_of = |pod: &Pod, team: &str| {
+        let label = pod.labels().get("sandbox.users.io/team");
+        label.is_some_and(|label| label == team)
+    };
+    // until it is heard of that the template is gone, pods are kept in step
+    let is_told = |seen: &SandboxClaimStatus| reason(seen) == "ReconcilerError";
+    let mut number = 0;
+    let (last, seen) = loop {
+        stage.settle().await;
+        number += 1;
+        let name = format!("team-{number}");
+        let patch = json!({"spec": team(&name)});
+        stage.patch::<SandboxClaim>("claim", patch).await;
+        let both = async || (get().await, status(stage, "claim").await);
+        let is_done = |(pod, seen): &(Pod, SandboxClaimStatus)| is_told(seen) || is_of(pod, &name);
+        let (_, seen) = stage.until("told or in step", both, is_done).await;
+        if is_told(&seen) {
+            break (name, seen);
+        }
+    };
     let message = &condition(&seen, "Ready").unwrap().message;
     let why = r#"additionalPodMetadata cannot be kept in step: SandboxTemplate "small" not found"#;
     assert!(message.ends_with(why), "{message}");
@@ -407,12 +424,9 @@ pub(crate) async fn metadata_that_cannot_be_kept_in_step_is_told_until_it_can(st
     stage.until_warned("ReconcilerError", 1, why).await;
     stage.is_quiet().await;
     template(stage, json!({})).await;
-    let get = async || stage.api::<Pod>().get(&sandbox.name_any()).await.unwrap();
-    let follows = |pod: &Pod| {
-        let team = pod.labels().get("sandbox.users.io/team");
-        team.is_some_and(|team| team == "two")
-    };
-    stage.until("pod in step", get, follows).await;
+    stage
+        .until("pod in step", get, |pod| is_of(pod, &last))
+        .await;
     until_ready(stage, "claim").await;
 }
 

@@ -113,13 +113,13 @@ impl Stage {
 }
 
 async fn eventually<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
-    for _ in 0..500 {
+    for _ in 0..3000 {
         if let Some(found) = look().await {
             return found;
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    panic!("it did not happen in ten seconds");
+    panic!("it did not happen in a minute");
 }
 
 fn phase(claim: &PersistentVolumeClaim) -> &str {

@@ -109,14 +109,24 @@ pub(crate) async fn a_cordoned_node_takes_no_pods(client: Client) {
     let nodes: Api<Node> = Api::all(stage.client.clone());
     let name = &stage.options.nodes[0];
     nodes.cordon(name).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    // the node learns of it in its own time, and until then takes who comes
+    let is_refused = |pod: &Pod| reason(pod, "PodScheduled") == "Unschedulable";
+    let mut number = 0;
+    let refused = loop {
+        number += 1;
+        let late = format!("late-{number}");
+        stage.create(pod(&late)).await;
+        let is_settled =
+            |pod: &Pod| is_refused(pod) || pod.spec.as_ref().unwrap().node_name.is_some();
+        let settled = stage.until(&late, "refused or taken", is_settled).await;
+        if is_refused(&settled) {
+            break late;
+        }
+    };
     stage.create(pod("second")).await;
-    stage
-        .until("second", "refused", |pod| {
-            reason(pod, "PodScheduled") == "Unschedulable"
-        })
-        .await;
+    stage.until("second", "refused", is_refused).await;
     nodes.uncordon(name).await.unwrap();
+    stage.until_ready(&refused).await;
     stage.until_ready("second").await;
     stage.end().await;
 }

@@ -207,16 +207,16 @@ async fn a_follower_gets_lines_when_they_are_whole_and_ends_with_the_container()
     let container = Container::new(&[&line("stdout", "F", "one")]);
     let options = LogOptions {
         follow: true,
-        tail: Some(0),
+        tail: Some(1),
         ..all()
     };
     let mut log = container.log(&options);
+    // it has to begin before there is more
+    given(&mut log, "one\n").await;
     let first = tokio::spawn(async move {
         given(&mut log, "two\n").await;
         log
     });
-    // it has to begin before there is more
-    tokio::time::sleep(super::PAUSE * 3).await;
     let mut file = File::options()
         .append(true)
         .open(container.path("0.log"))
