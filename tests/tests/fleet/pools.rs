@@ -47,7 +47,7 @@ async fn recreate_replaces_idle_members_and_leaves_claimed_ones_alone() {
 async fn on_replenish_hands_out_old_members_and_makes_new_ones() {
     let fleet = Fleet::filled("replenish", 2, json!({"type": "OnReplenish"})).await;
     let target = async || {
-        let pool: SandboxWarmPool = fleet.api().get("one").await.unwrap();
+        let pool: SandboxWarmPool = fleet.api().get("pool").await.unwrap();
         pool.status.and_then(|status| status.update_revision)
     };
     let before = target().await;
