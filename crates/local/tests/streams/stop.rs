@@ -22,6 +22,8 @@ async fn who_runs_a_command_is_told_and_the_process_too() {
             .unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         assert_eq!(lines.next_line().await.unwrap().unwrap(), "begun");
+        // kept open: without input the command would end by itself
+        let stdin = child.stdin.take();
         let Stage { running, host, .. } = stage;
         let (_, output) = tokio::join!(running.stop(), child.wait_with_output());
         let said = String::from_utf8(output.unwrap().stderr).unwrap();
@@ -30,5 +32,6 @@ async fn who_runs_a_command_is_told_and_the_process_too() {
             "{kubectl:?}"
         );
         until(|| host.processes() == 0).await;
+        drop(stdin);
     }
 }
