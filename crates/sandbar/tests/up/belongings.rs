@@ -84,12 +84,35 @@ async fn volumes_are_shared_in_a_pod_and_files_of_secrets_are_read_only() {
     )
     .await;
     up.ready("shares").await;
-    let script = "until [ -e /memory/f ]; do sleep 0.05; done; cat /disk/f /memory/f /secret/word /about/labels; \
+    let script = "until [ -s /memory/f ]; do sleep 0.05; done; cat /disk/f /memory/f /secret/word /about/labels; \
         echo; touch /secret/mine 2>/dev/null || echo refused; stat -Lc %a /secret/word";
     let (out, code) = up.exec("shares", &["sh", "-c", script]);
     assert_eq!(code, 0, "{out}");
     let expected = "on disk\nin memory\nhushname=\"shares\"\nrefused\n444\n";
     assert!(out.starts_with(expected), "{out}");
+}
+
+#[tokio::test]
+async fn containers_that_start_together_have_one_volume_in_memory_between_them() {
+    let up = Instance::start().await;
+    let one = |number: u32| {
+        let mut one = sh(
+            &format!("c{number}"),
+            &format!("touch /memory/{number}; exec sleep 1000"),
+        );
+        one["volumeMounts"] = json!([{"name": "memory", "mountPath": "/memory"}]);
+        one
+    };
+    let all: Vec<_> = (0..6).map(one).collect();
+    let volumes = json!([{"name": "memory", "emptyDir": {"medium": "Memory"}}]);
+    up.pod("crowd", json!({"volumes": volumes, "containers": all}))
+        .await;
+    up.ready("crowd").await;
+    eventually("each sees what all have written", async || {
+        let (seen, _) = up.exec("crowd", &["ls", "/memory"]);
+        seen.starts_with("0\n1\n2\n3\n4\n5\n")
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -73,9 +73,10 @@ pub(crate) fn remove(of_pod: &Path) -> io::Result<()> {
         volumes => volumes?,
     };
     for volume in volumes {
+        let path = volume?.path();
         // lazily: who looks at it does not keep it. Where nothing is mounted it is a directory, and removed as one
         let flags = UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;
-        let _ = unmount(volume?.path(), flags);
+        while unmount(&path, flags).is_ok() {}
     }
     container::remove_tree(of_pod)
 }
