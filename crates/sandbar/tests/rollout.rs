@@ -358,6 +358,37 @@ async fn nobody_gets_a_member_of_a_revision_that_is_left_as_bad() {
     .await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn others_may_write_while_a_pool_goes_back() {
+    let world = World::with_pool(rolling(json!({"inPlace": "Never"}))).await;
+    world.until_stored(1, "app:1").await;
+    world.set_image("app:2").await;
+    world.until_complete().await;
+    let (pools, templates) = (
+        world.0.api::<SandboxWarmPool>(),
+        world.0.api::<SandboxTemplate>(),
+    );
+    let others = tokio::spawn(async move {
+        for number in 0.. {
+            let body = json!({"metadata": {"annotations": {"somebody": number.to_string()}}});
+            let (params, body) = (PatchParams::default(), Patch::Merge(body));
+            pools.patch("pool", &params, &body).await.unwrap();
+            templates.patch("one", &params, &body).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    });
+    for image in ["app:1", "app:2", "app:1", "app:2"] {
+        let (code, said) = world.rollout(&["undo", "pool", "--retire"]).await;
+        assert_eq!(code, 0, "{said}");
+        until("all members are of the revision before", async || {
+            let images = world.member_images().await;
+            (images == [image, image]).then_some(())
+        })
+        .await;
+    }
+    others.abort();
+}
+
 /// What a terminal is shown until it contains this, or until the program ends.
 async fn shown(terminal: &mut pty_process::Pty, end: &str) -> String {
     let mut text = String::new();

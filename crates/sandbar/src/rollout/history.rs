@@ -1,8 +1,11 @@
 //! The revisions of a pool, and going back to one.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    time::{Duration, Instant},
+};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use api::sigs::v1beta1::{Sandbox, SandboxClaim, SandboxTemplate, SandboxWarmPool};
 use controller::sigs::{
     names,
@@ -24,6 +27,10 @@ use crate::table;
 
 /// So many revisions stay retired; members of older ones are long gone.
 const MOST_RETIRED: usize = 10;
+
+/// How long an object may be written by others again and again before the user is told so.
+const PATIENCE: Duration = Duration::from_secs(30);
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// How to go back.
 pub(super) struct Back {
@@ -235,6 +242,11 @@ pub(super) async fn undo(place: &Place, back: &Back) -> Result<()> {
 
 /// Writes on the pool that one revision is bad, and that the other is not.
 async fn retire(place: &Place, name: &str, left: &Entry, next: &Entry) -> Result<()> {
+    let done = until_undisturbed(async || try_to_retire(place, name, left, next).await).await;
+    done.with_context(|| format!("cannot retire revision {} of {name}", left.number))
+}
+
+async fn try_to_retire(place: &Place, name: &str, left: &Entry, next: &Entry) -> Result<()> {
     let pools = place.api::<SandboxWarmPool>();
     let pool = pools.get(name).await?;
     let listed = pool.annotations().get(names::RETIRED);
@@ -248,9 +260,25 @@ async fn retire(place: &Place, name: &str, left: &Entry, next: &Entry) -> Result
         "annotations": {names::RETIRED: retired[kept..].join(",")},
     }});
     let params = PatchParams::default();
-    let done = pools.patch(name, &params, &Patch::Merge(body)).await;
-    done.with_context(|| format!("cannot retire revision {} of {name}", left.number))?;
+    pools.patch(name, &params, &Patch::Merge(body)).await?;
     Ok(())
+}
+
+/// Tries again while others write between the reading and the writing: a controller may write at any time.
+async fn until_undisturbed<T>(attempt: impl AsyncFn() -> Result<T>) -> Result<T> {
+    let give_up = Instant::now() + PATIENCE;
+    loop {
+        let done = attempt().await;
+        let is_disturbed = done.as_ref().is_err_and(is_conflict);
+        if !is_disturbed || Instant::now() > give_up {
+            return done;
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+fn is_conflict(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(kube::Error::Api(status)) if status.is_conflict())
 }
 
 /// The other pools that follow the template.
@@ -267,25 +295,8 @@ async fn others(place: &Place, template: &str) -> Result<Vec<String>> {
 
 /// First the template, then the pool: in between, the pool follows what it followed before.
 async fn apply(place: &Place, entry: &Entry) -> Result<()> {
-    let templates = place.api::<SandboxTemplate>();
-    let found = templates.get_opt(&entry.template).await?;
-    let found = found.with_context(|| {
-        format!(
-            "SandboxTemplate {}/{} is gone; create it from `sandbar rollout history {} --revision {}`",
-            place.namespace, entry.template, place.name, entry.number
-        )
-    })?;
-    let old = serde_json::to_value(&found.spec.blueprint)?;
-    if let Some(patch) = controller::merge::patch(&old, &entry.spec) {
-        let body = json!({
-            "metadata": {"resourceVersion": found.resource_version()},
-            "spec": patch,
-        });
-        let params = PatchParams::default();
-        templates
-            .patch(&entry.template, &params, &Patch::Merge(body))
-            .await?;
-    }
+    let seen = template_of(place, entry).await?;
+    until_undisturbed(async || write_template(place, entry, &seen).await).await?;
     let pool = place.pool().await?;
     if pool.spec.sandbox_template_ref.name != entry.template {
         let body = json!({"spec": {"sandboxTemplateRef": {"name": entry.template}}});
@@ -299,6 +310,40 @@ async fn apply(place: &Place, entry: &Entry) -> Result<()> {
         "follow it with `sandbar rollout status {} -n {}`",
         place.name, place.namespace
     );
+    Ok(())
+}
+
+async fn template_of(place: &Place, entry: &Entry) -> Result<SandboxTemplate> {
+    let found = place.api().get_opt(&entry.template).await?;
+    found.with_context(|| {
+        format!(
+            "SandboxTemplate {}/{} is gone; create it from `sandbar rollout history {} --revision {}`",
+            place.namespace, entry.template, place.name, entry.number
+        )
+    })
+}
+
+/// Gives the template the content of the revision, unless somebody has given it another one since it was seen.
+async fn write_template(place: &Place, entry: &Entry, seen: &SandboxTemplate) -> Result<()> {
+    let found = template_of(place, entry).await?;
+    let old = serde_json::to_value(&found.spec.blueprint)?;
+    let Some(patch) = controller::merge::patch(&old, &entry.spec) else {
+        return Ok(());
+    };
+    if found.metadata.generation != seen.metadata.generation {
+        bail!(
+            "SandboxTemplate {}/{} is being changed by somebody else; look at it, then try again",
+            place.namespace,
+            entry.template
+        );
+    }
+    let body = json!({
+        "metadata": {"resourceVersion": found.resource_version()},
+        "spec": patch,
+    });
+    let (templates, params) = (place.api::<SandboxTemplate>(), PatchParams::default());
+    let body = Patch::Merge(body);
+    templates.patch(&entry.template, &params, &body).await?;
     Ok(())
 }
 
