@@ -5,18 +5,12 @@
 
 mod support;
 
-use std::{
-    collections::BTreeSet,
-    fmt::Debug,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{collections::BTreeSet, fmt::Debug, path::PathBuf, time::Duration};
 
 use api::sigs::v1beta1::{Sandbox, SandboxClaim, SandboxTemplate, SandboxWarmPool};
 use k8s_openapi::{
     NamespaceResourceScope,
     api::{
-        authentication::v1::TokenRequest,
         coordination::v1::Lease,
         core::v1::{Namespace, Pod, ServiceAccount},
         rbac::v1::{ClusterRole, ClusterRoleBinding},
@@ -24,9 +18,8 @@ use k8s_openapi::{
     serde::{Serialize, de::DeserializeOwned},
 };
 use kube::{
-    Api, Client, Config, Resource, ResourceExt as _,
+    Api, Client, Resource, ResourceExt as _,
     api::{ListParams, Patch, PatchParams, PostParams},
-    config::{KubeConfigOptions, Kubeconfig},
 };
 use serde_json::{Value, json};
 use support::{
@@ -114,7 +107,7 @@ async fn account(bed: &Testbed, directory: &TempDir) -> PathBuf {
     )
     .await;
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), HOME);
-    make(accounts.clone(), json!({"metadata": {"name": NAME}})).await;
+    make(accounts, json!({"metadata": {"name": NAME}})).await;
     let more = format!("{NAME}-extensions");
     for (name, rules) in [(NAME, core()), (more.as_str(), extensions())] {
         let metadata = json!({"name": name});
@@ -126,42 +119,15 @@ async fn account(bed: &Testbed, directory: &TempDir) -> PathBuf {
         let binding = json!({"metadata": metadata, "subjects": [subject], "roleRef": role});
         make::<ClusterRoleBinding>(Api::all(client.clone()), binding).await;
     }
-    let asked: TokenRequest = serde_json::from_value(json!({"spec": {"audiences": []}})).unwrap();
-    let params = PostParams::default();
-    let answer = accounts.create_token_request(NAME, &params, &asked).await;
-    let token = answer.unwrap().status.unwrap().token;
-    let kubeconfig = Kubeconfig::read_from(bed.kubeconfig()).unwrap();
-    let mut kubeconfig = json!(kubeconfig);
-    for user in kubeconfig["users"].as_array_mut().unwrap() {
-        user["user"] = json!({"token": token});
-    }
-    let path = directory.path().join("kubeconfig");
-    std::fs::write(&path, kubeconfig.to_string()).unwrap();
-    until_rights_are_known(&path).await;
-    path
-}
-
-/// A server learns of new roles in its own time, and refuses until then.
-async fn until_rights_are_known(kubeconfig: &Path) {
-    let kubeconfig = Kubeconfig::read_from(kubeconfig).unwrap();
-    let options = KubeConfigOptions::default();
-    let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
-    let client = Client::try_from(config.unwrap()).unwrap();
-    for path in [
-        "/api/v1/pods",
-        "/apis/agents.x-k8s.io/v1beta1/sandboxes",
+    // one of the first role, and one of the second
+    let readable = [
+        "/api/v1/services",
         "/apis/extensions.agents.x-k8s.io/v1beta1/sandboxclaims",
-    ] {
-        loop {
-            let request = http::Request::get(path).body(Vec::new()).unwrap();
-            match client.request::<Value>(request).await {
-                Err(kube::Error::Api(status)) if status.code == 403 => {
-                    tokio::time::sleep(Duration::from_millis(20)).await;
-                }
-                answer => break drop(answer.unwrap()),
-            }
-        }
-    }
+    ];
+    let kubeconfig = bed.kubeconfig_of(HOME, NAME, &readable).await.unwrap();
+    let path = directory.path().join("kubeconfig");
+    std::fs::write(&path, json!(kubeconfig).to_string()).unwrap();
+    path
 }
 
 /// A namespace that the controller is told nothing of.

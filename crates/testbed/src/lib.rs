@@ -11,6 +11,7 @@
 //! Clusters are kept alive by file locks that test processes hold and the kernel releases: however a test dies,
 //! its cluster ends too.
 
+mod account;
 mod audit;
 mod binaries;
 mod cgroups;

@@ -11,17 +11,14 @@ use http::{Request, StatusCode};
 use k8s_openapi::{
     NamespaceResourceScope,
     api::{
-        authentication::v1::TokenRequest,
         core::v1::{Pod, ServiceAccount},
         rbac::v1::{Role, RoleBinding},
     },
     apimachinery::pkg::apis::meta::v1::Condition,
 };
 use kube::{
-    Api, Client, Config, Resource, ResourceExt as _,
-    api::PostParams,
-    client::Body,
-    config::{KubeConfigOptions, Kubeconfig},
+    Client, Config, Resource, ResourceExt as _, api::PostParams, client::Body,
+    config::KubeConfigOptions,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
@@ -126,43 +123,18 @@ async fn with_its_rights(bed: &Testbed, namespace: &Namespace) -> Client {
     let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": ACCOUNT});
     let binding = json!({"metadata": metadata, "subjects": [subject], "roleRef": role});
     make::<RoleBinding>(namespace, binding).await;
-    let accounts: Api<ServiceAccount> = namespace.api();
-    let asked: TokenRequest = serde_json::from_value(json!({"spec": {"audiences": []}})).unwrap();
-    let answer = accounts
-        .create_token_request(ACCOUNT, &PostParams::default(), &asked)
-        .await;
-    let token = answer.unwrap().status.unwrap().token;
-    let kubeconfig = Kubeconfig::read_from(bed.kubeconfig()).unwrap();
-    let options = KubeConfigOptions::default();
-    let mut config = Config::from_custom_kubeconfig(kubeconfig, &options)
-        .await
-        .unwrap();
-    config.auth_info = serde_json::from_value(json!({"token": token})).unwrap();
-    let client = Client::try_from(config).unwrap();
-    until_rights_are_known(&client, namespace.name()).await;
-    client
-}
-
-/// A server learns of new roles in its own time, and refuses until then.
-async fn until_rights_are_known(client: &Client, namespace: &str) {
     let paths = [
         "/api/v1/namespaces/{}/pods",
         "/apis/agents.x-k8s.io/v1beta1/namespaces/{}/sandboxes",
         "/apis/extensions.agents.x-k8s.io/v1beta1/namespaces/{}/sandboxclaims",
         "/apis/networking.k8s.io/v1/namespaces/{}/networkpolicies",
     ];
-    for path in paths {
-        let path = path.replace("{}", namespace);
-        loop {
-            let request = Request::get(&path).body(Vec::new()).unwrap();
-            match client.request::<Value>(request).await {
-                Err(kube::Error::Api(status)) if status.code == 403 => {
-                    tokio::time::sleep(Duration::from_millis(20)).await;
-                }
-                answer => break drop(answer.unwrap()),
-            }
-        }
-    }
+    let paths = paths.map(|path| path.replace("{}", namespace.name()));
+    let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
+    let kubeconfig = bed.kubeconfig_of(namespace.name(), ACCOUNT, &paths).await;
+    let options = KubeConfigOptions::default();
+    let config = Config::from_custom_kubeconfig(kubeconfig.unwrap(), &options).await;
+    Client::try_from(config.unwrap()).unwrap()
 }
 
 fn sized(image: &str, cpu: &str) -> Value {
