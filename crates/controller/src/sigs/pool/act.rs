@@ -182,7 +182,7 @@ impl Pools {
         match self.writer.read(&self.stores.sandboxes, &key).await? {
             Some(_) => Err(Failure::Exists(why)),
             None => {
-                memory.unsure.remove(name);
+                memory.was_never_made(name);
                 Err(Failure::Refused(why))
             }
         }

@@ -79,6 +79,13 @@ impl Memory {
         self.no_surge = None;
     }
 
+    /// A creation of which nobody knew whether it was done was not. The ledger of the last plan may have counted it, and
+    /// would let the rollout take out one more instead.
+    pub(super) fn was_never_made(&mut self, name: &str) {
+        self.unsure.remove(name);
+        self.ledger = Ledger::default();
+    }
+
     pub(super) fn fell_back(&mut self, node: Node) {
         *self.fallbacks.entry(node).or_default() += 1;
     }
@@ -130,9 +137,28 @@ impl Memories {
 
 #[cfg(test)]
 mod tests {
-    use engine::member::Node;
+    use engine::{
+        member::{Node, Revision},
+        rollout::{Create, Ledger},
+    };
 
     use super::{Memory, TOO_MANY};
+
+    #[test]
+    fn a_ledger_that_may_have_counted_what_was_never_made_is_forgotten() {
+        let create = Create {
+            revision: Revision::from("x"),
+            count: 1,
+            for_rollout: true,
+        };
+        let mut memory = Memory {
+            ledger: Ledger(Some(1)),
+            ..Memory::default()
+        };
+        memory.unsure.insert("a".to_owned(), create);
+        memory.was_never_made("a");
+        assert_eq!((memory.ledger, memory.unsure.len()), (Ledger(None), 0));
+    }
 
     fn excluded(memory: &Memory) -> Vec<Node> {
         memory.no_in_place().into_iter().collect()
