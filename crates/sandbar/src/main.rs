@@ -11,6 +11,7 @@ mod daemon;
 mod down;
 mod image;
 mod objects;
+mod refusal;
 mod rollout;
 mod signals;
 mod table;
@@ -39,7 +40,7 @@ fn main() -> ExitCode {
     match args.run() {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("sandbar: {error:#}");
+            eprintln!("sandbar: {}", refusal::in_words(&error));
             ExitCode::FAILURE
         }
     }

@@ -17,11 +17,12 @@ use tokio::{
 use tokio_tungstenite::tungstenite::{self, Message};
 
 use super::{
-    place::{Where, said},
+    place::Where,
     pods::{self, Chosen},
     run,
     terminal::{self, Raw},
 };
+use crate::refusal::said;
 
 /// The streams of a connection, by the first byte of a message.
 const STDIN: u8 = 0;

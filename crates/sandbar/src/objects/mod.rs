@@ -9,6 +9,8 @@ use std::{
 
 use anyhow::{Context as _, Error, Result};
 
+use crate::refusal;
+
 pub(crate) mod apply;
 pub(crate) mod delete;
 mod discover;
@@ -54,7 +56,7 @@ fn is_heard(text: &[u8]) -> Result<bool> {
 
 /// What went wrong with one of several things.
 fn complain(error: &Error) {
-    eprintln!("sandbar: {error:#}");
+    eprintln!("sandbar: {}", refusal::in_words(error));
 }
 
 /// How a command ends that may have failed for some of several things.

@@ -13,7 +13,10 @@ use kube::client::{Client, ClientBuilder, DynBody};
 use tower::util::MapResponseLayer;
 
 use super::patiently;
-use crate::cluster::{self, kubeconfig_in};
+use crate::{
+    cluster::{self, kubeconfig_in},
+    refusal::said,
+};
 
 #[derive(clap::Args)]
 pub(super) struct Where {
@@ -102,14 +105,6 @@ impl Place {
     }
 }
 
-/// What a server says of a request that it refuses; what is between it and a container may say so without a reason.
-pub(super) fn said(reason: &str, message: &str) -> String {
-    match reason {
-        "" | "Failed to parse error data" => message.trim_end().to_owned(),
-        _ => format!("error from server ({reason}): {message}"),
-    }
-}
-
 fn root(error: &kube::Error) -> String {
     let mut cause = error.source();
     let mut text = error.to_string();
@@ -146,7 +141,7 @@ mod tests {
 
     use std::path::PathBuf;
 
-    use super::{Where, said, warning};
+    use super::{Where, warning};
 
     #[test]
     fn what_is_typed_counts_for_more_than_the_environment_and_that_for_more_than_the_default() {
@@ -183,14 +178,5 @@ mod tests {
             "unknown field \"spec.nope\""
         );
         assert_eq!(warning("299 -"), None);
-    }
-
-    #[test]
-    fn a_refusal_is_told_with_its_reason_if_it_has_one() {
-        assert_eq!(
-            said("NotFound", "pods \"x\" not found"),
-            "error from server (NotFound): pods \"x\" not found"
-        );
-        assert_eq!(said("", "no\n"), "no");
     }
 }

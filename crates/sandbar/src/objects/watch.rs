@@ -10,11 +10,10 @@ use serde_json::Value;
 use super::{
     get::{Output, View},
     is_heard,
-    place::said,
     print::{self, Table},
     targets::Ask,
 };
-use crate::table::Columns;
+use crate::{refusal::said, table::Columns};
 
 /// Goes on until somebody ends it, or nobody reads any more.
 pub(super) async fn follow(view: &View, ask: &Ask<'_>) -> Result<ExitCode> {

@@ -23,7 +23,7 @@ use kube::{
 use serde_json::{Value, json};
 
 use super::Place;
-use crate::table;
+use crate::{refusal, table};
 
 /// So many revisions stay retired; members of older ones are long gone.
 const MOST_RETIRED: usize = 10;
@@ -148,7 +148,8 @@ pub(super) async fn show(place: &Place, revision: Option<i64>) -> Result<()> {
     // the history itself can be read with fewer rights
     let users = users(place).await;
     if let Err(error) = &users {
-        eprintln!("note: who runs them cannot be told: {error:#}");
+        let why = refusal::in_words(error);
+        eprintln!("note: who runs them cannot be told: {why}");
     }
     let columns = [
         "REVISION", "TEMPLATE", "IMAGES", "MEMBERS", "CLAIMED", "AGE",
