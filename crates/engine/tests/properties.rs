@@ -239,6 +239,31 @@ proptest! {
     }
 
     #[test]
+    fn what_can_be_claimed_never_falls_further_than_max_unavailable(mut scene in scene()) {
+        // nothing is out yet, and all that is there may be claimed
+        scene.ledger = Ledger(Some(0));
+        scene.pool.policy = Policy::PreferNewest;
+        let rolling = scene.rolling_mut();
+        rolling.partition = 0;
+        let most = rolling.max_unavailable as usize;
+        for member in &mut scene.members {
+            member.for_rollout = false;
+            member.intent = None;
+        }
+        let plan = scene.plan();
+        let touched = touched(&plan);
+        let claimable = |member: &&Member| {
+            let is_mature = matches!(member.state, State::Ready { since } if since < NOW);
+            is_mature && !member.reserved
+        };
+        let before = scene.members.iter().filter(claimable).count();
+        let after = scene.members.iter().filter(claimable);
+        let after = after.filter(|member| !touched.contains(&&member.uid)).count();
+        let least = before.min(scene.pool.replicas as usize).saturating_sub(most);
+        prop_assert!(after >= least, "{before} before, {after} after: {plan:?}");
+    }
+
+    #[test]
     fn a_pool_never_grows_beyond_its_size_and_surge(scene in scene()) {
         let mut after = scene.clone();
         for _ in 0..3 {

@@ -1,6 +1,6 @@
 //! What a snapshot holds, counted once.
 
-use super::{Endings, Replenish, Rolling, Settings, Snapshot, Wait, count};
+use super::{Action, Endings, Replenish, Rolling, Settings, Snapshot, Wait, count};
 use crate::member::{Difference, Failure, Member, Node, Revision, State, Time};
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -93,12 +93,15 @@ pub(super) struct Census<'a> {
     pub(super) old_pending: i64,
     /// Claimable members of an acceptable revision.
     pub(super) claimable: i64,
+    /// Claimable members of whatever revision.
+    pub(super) finished: i64,
     /// Out of stock by the rollout's doing, before the ledger is subtracted.
     pub(super) out: i64,
     /// On the way for other reasons than the rollout.
     pub(super) replenishing: i64,
     pub(super) updating: i64,
     pub(super) in_flight: i64,
+    pub(super) reserved: i64,
     pub(super) endings: Endings,
     /// When one of those that have ended may be replaced.
     pub(super) kept_until: Option<Time>,
@@ -119,10 +122,12 @@ impl<'a> Census<'a> {
             old: 0,
             old_pending: 0,
             claimable: 0,
+            finished: 0,
             out: 0,
             replenishing: 0,
             updating: 0,
             in_flight: 0,
+            reserved: 0,
             endings: snapshot.endings.cloned().unwrap_or_default(),
             kept_until: None,
             is_target_ending: false,
@@ -240,9 +245,19 @@ impl<'a> Census<'a> {
         self.old += i64::from(entry.stale);
         self.old_pending += i64::from(entry.stale && entry.class == Class::Pending);
         self.claimable += i64::from(entry.class == Class::Claimable && entry.accepted);
+        self.finished += i64::from(entry.class == Class::Claimable);
         self.out += i64::from(entry.is_out());
         self.replenishing += i64::from((waiting || entry.is_waiting()) && !entry.is_out());
         self.updating += i64::from(entry.class == Class::Fenced);
+        self.reserved += i64::from(entry.class == Class::Reserved);
+    }
+
+    /// Members that will be there after these actions, for sure: those in flight may never come, and those that are promised
+    /// to claims go with them. For the sake of either no other member shall go.
+    pub(super) fn staying(&self, actions: &[Action]) -> i64 {
+        let deletes = actions.iter().filter(|action| action.is_delete());
+        let going = i64::from(count(deletes.count()));
+        self.live - self.in_flight - self.reserved - going
     }
 
     pub(super) fn fresh(&self) -> i64 {

@@ -93,6 +93,12 @@ pub enum Action {
     Release(Uid),
 }
 
+impl Action {
+    fn is_delete(&self) -> bool {
+        matches!(self, Self::Delete(_))
+    }
+}
+
 /// So many new members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Create {

@@ -2,7 +2,7 @@
 
 use super::census::{Census, Class, Entry};
 use super::{
-    Action, Cause, Create, Delete, Draft, Ledger, Settings, Snapshot, Strategy, Wait, count, whole,
+    Action, Cause, Create, Delete, Draft, Ledger, Settings, Snapshot, Strategy, Wait, whole,
 };
 use crate::member::Time;
 use std::cmp::Reverse;
@@ -23,11 +23,7 @@ pub(super) fn draft(
             Fate::Ignored => {}
         }
     }
-    let deleted = actions
-        .iter()
-        .filter(|action| matches!(action, Action::Delete(_)))
-        .count();
-    let active = census.live - i64::from(count(deleted));
+    let staying_for_sure = census.staying(&actions);
     let wanted = i64::from(snapshot.pool.replicas);
     // a member on its way out holds its place until it is gone, and so does one whose deletion may fail
     let missing = whole(wanted - census.live - census.terminating);
@@ -46,7 +42,7 @@ pub(super) fn draft(
     }
     actions.extend(shrink(
         staying,
-        whole(active - wanted).min(settings.delete_limit),
+        whole(staying_for_sure - wanted).min(settings.delete_limit),
     ));
     let wait = if recreate && census.old > 0 {
         Wait::Replacing {

@@ -115,7 +115,7 @@ impl<'a> Roll<'a> {
         } else {
             surge
         };
-        let extra = extra(snapshot, census.live - replicas, surge, old > 0);
+        let extra = extra(inputs, replicas, surge, old > 0);
         Self {
             inputs,
             replicas,
@@ -214,7 +214,8 @@ impl<'a> Roll<'a> {
             rolling, census, ..
         } = self.inputs;
         let to_create = self.replicas - i64::from(rolling.partition) - census.fresh();
-        census.live - self.replicas - self.surge.min(to_create).max(tolerated).max(0)
+        let needed = self.surge.min(to_create).max(tolerated).max(0);
+        census.staying(&self.actions) - self.replicas - needed
     }
 
     /// Surge that may stay because claims use it up soon, or because a rollout that is paused needs it later.
@@ -236,8 +237,8 @@ impl<'a> Roll<'a> {
         }
     }
 
-    /// Brings a pool without a rollout to its size: what the partition does not keep, then what is not
-    /// Ready, then the newest.
+    /// Brings a pool without a rollout to its size: what the partition does not keep, then what nobody can claim,
+    /// then the newest. In the middle of one that is paused, what nobody can claim goes before what is old.
     fn shrink(&mut self, tolerated: i64) {
         let Inputs {
             census,
@@ -264,8 +265,11 @@ impl<'a> Roll<'a> {
             )
         });
         members.sort_by_key(|(_, entry)| {
+            let is_claimable = entry.class == Class::Claimable;
             (
+                old_first && is_claimable,
                 entry.stale != old_first,
+                is_claimable,
                 entry.is_ready(),
                 Reverse(entry.member.created),
             )
@@ -353,14 +357,20 @@ fn to_update(inputs: &Inputs<'_>) -> i64 {
 
 /// Members that the rollout added, less those it removed.
 ///
-/// What the pool has `beyond` its size is the rollout's in any case. Surge that is not needed any more is
-/// not replenished, so claims take it off the ledger. Booked on a rollout that is under way is every lost
-/// member, and without a ledger every missing one.
-fn extra(snapshot: &Snapshot<'_>, beyond: i64, surge: i64, under_way: bool) -> i64 {
+/// What can be claimed `beyond` the size of the pool, now or when the rollout is done with it, is the rollout's in any case:
+/// a pool that is made smaller has it. What is on the way for claims is not: it stands in for nobody yet. Surge that is
+/// not needed any more is not replenished, so claims take it off the ledger. Booked on a rollout that is under way is every
+/// lost member, and without a ledger every missing one.
+fn extra(inputs: &Inputs<'_>, replicas: i64, surge: i64, under_way: bool) -> i64 {
+    let Inputs {
+        snapshot, census, ..
+    } = inputs;
     let lost = if under_way { snapshot.lost } else { 0 };
+    let beyond = census.finished + census.out - replicas;
+    let missing = census.live - replicas;
     match snapshot.ledger.0 {
         Some(extra) => beyond.max((extra - i64::from(lost)).min(surge)),
-        None if under_way => beyond,
-        None => beyond.max(0),
+        None if under_way => missing,
+        None => missing.max(0),
     }
 }

@@ -24,10 +24,11 @@ impl Roll<'_> {
         if self.broken.is_some() {
             surplus -= self.drop_failing(surplus);
         }
-        let too_many = census.live - self.replicas - i64::from(rolling.max_surge);
+        let too_many = census.staying(&self.actions) - self.replicas - i64::from(rolling.max_surge);
         let dropped = self.drop_old_pending(too_many);
         self.quota -= dropped;
-        surplus -= dropped.min(too_many.max(0));
+        let dropped = dropped.min(too_many.max(0));
+        surplus -= dropped + self.drop_new_pending(too_many - dropped);
         let candidates = self.entries().filter(|(index, _)| !self.decided[*index]);
         let candidates = candidates
             .filter_map(|(index, entry)| candidate(index, entry))
@@ -114,7 +115,8 @@ impl Roll<'_> {
             if dropped >= self.quota {
                 break;
             }
-            if dropped < too_many && self.drop_surplus(index, entry) {
+            if dropped < too_many {
+                self.drop_surplus(index, entry);
                 dropped += 1;
             } else if !entry.accepted {
                 self.delete(index, Cause::Stale, entry.is_out());
@@ -133,8 +135,8 @@ impl Roll<'_> {
                 Class::Failed(_) => !entry.stale,
                 _ => false,
             };
-            let is_too_much = failing && dropped < surplus && !self.decided[index];
-            if is_too_much && self.drop_surplus(index, entry) {
+            if failing && dropped < surplus && !self.decided[index] {
+                self.drop_surplus(index, entry);
                 dropped += 1;
                 self.quota -= i64::from(entry.stale);
             }
@@ -142,15 +144,23 @@ impl Roll<'_> {
         dropped
     }
 
-    /// A member that is not claimable may still stand in for one that the rollout has out.
-    fn drop_surplus(&mut self, index: usize, entry: &Entry<'_>) -> bool {
-        let cost = i64::from(!entry.is_out());
-        let allowed = cost == 0 || self.out < i64::from(self.inputs.rolling.max_unavailable);
-        if allowed {
-            self.delete(index, Cause::Surplus, true);
-            self.out += cost;
+    /// What is on its way goes before what can be claimed already.
+    fn drop_new_pending(&mut self, too_many: i64) -> i64 {
+        let mut dropped = 0;
+        for (index, entry) in self.entries() {
+            let waits = matches!(entry.class, Class::Pending | Class::Failed(_));
+            if waits && !entry.stale && dropped < too_many && !self.decided[index] {
+                self.drop_surplus(index, entry);
+                dropped += 1;
+            }
         }
-        allowed
+        dropped
+    }
+
+    /// Only for members that nobody can claim: a pool without a rollout would lose them as well, so that this is not the
+    /// rollout's doing.
+    fn drop_surplus(&mut self, index: usize, entry: &Entry<'_>) {
+        self.delete(index, Cause::Surplus, entry.is_out());
     }
 }
 
