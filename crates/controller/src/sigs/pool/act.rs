@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use engine::{
     demand::Event,
     member::{Node, Revision, Uid},
-    rollout::{Action, Cause, Create, Delete, Ledger, Update},
+    rollout::{Action, Cause, Create, Delete, Update},
 };
 use futures::{StreamExt as _, stream};
 use serde_json::Value;
@@ -60,9 +60,8 @@ impl Pools {
             match outcome {
                 Ok(()) => self.settle(round, action, member, memory),
                 Err(failure) => {
-                    // perhaps it was done, and the ledger must not promise what it does not know
                     if matches!(failure, Failure::Unknown(_)) {
-                        memory.ledger = Ledger::default();
+                        memory.lose_count();
                     }
                     troubles.note(&failure);
                 }
@@ -264,9 +263,10 @@ fn note_creation(
         // its name is another one each time, and what is told would change with it
         Err(Failure::Refused(why)) => troubles.note(&Failure::Refused(why.replace(&name, "…"))),
         Err(failure) => {
-            if matches!(failure, Failure::Unknown(_)) {
+            // nobody else takes such a name: an attempt whose answer was lost below us has made it
+            if matches!(failure, Failure::Unknown(_) | Failure::Exists(_)) {
                 memory.unsure.insert(name, create);
-                memory.ledger = Ledger::default();
+                memory.lose_count();
             }
             troubles.note(&failure);
         }
@@ -313,5 +313,15 @@ mod tests {
         memory.ledger = Ledger(Some(2));
         note(&mut memory, "b", Ok(()));
         assert_eq!((memory.ledger, memory.unsure.len()), (Ledger(Some(2)), 0));
+    }
+
+    #[test]
+    fn what_is_said_to_be_there_already_is_waited_for() {
+        let mut memory = Memory::default();
+        memory.ledger = Ledger(Some(0));
+        for _ in 0..2 {
+            note(&mut memory, "a", Err(Failure::Exists("a".to_owned())));
+            assert_eq!((memory.ledger, memory.unsure.len()), (Ledger(None), 1));
+        }
     }
 }

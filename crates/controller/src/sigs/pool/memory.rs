@@ -83,7 +83,14 @@ impl Memory {
     /// would let the rollout take out one more instead.
     pub(super) fn was_never_made(&mut self, name: &str) {
         self.unsure.remove(name);
+        self.lose_count();
+    }
+
+    /// Perhaps something was done, and the ledger must not promise what it does not know. What was done is seen in a
+    /// moment, and before that no more is taken out.
+    pub(super) fn lose_count(&mut self) {
         self.ledger = Ledger::default();
+        self.pace = Pace::default();
     }
 
     pub(super) fn fell_back(&mut self, node: Node) {
