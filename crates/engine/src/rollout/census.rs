@@ -94,7 +94,7 @@ pub(super) struct Census<'a> {
     /// Claimable members of an acceptable revision.
     pub(super) claimable: i64,
     /// Claimable members of whatever revision.
-    pub(super) finished: i64,
+    pub(super) claimable_at_all: i64,
     /// Out of stock by the rollout's doing, before the ledger is subtracted.
     pub(super) out: i64,
     /// On the way for other reasons than the rollout.
@@ -122,7 +122,7 @@ impl<'a> Census<'a> {
             old: 0,
             old_pending: 0,
             claimable: 0,
-            finished: 0,
+            claimable_at_all: 0,
             out: 0,
             replenishing: 0,
             updating: 0,
@@ -245,7 +245,7 @@ impl<'a> Census<'a> {
         self.old += i64::from(entry.stale);
         self.old_pending += i64::from(entry.stale && entry.class == Class::Pending);
         self.claimable += i64::from(entry.class == Class::Claimable && entry.accepted);
-        self.finished += i64::from(entry.class == Class::Claimable);
+        self.claimable_at_all += i64::from(entry.class == Class::Claimable);
         self.out += i64::from(entry.is_out());
         self.replenishing += i64::from((waiting || entry.is_waiting()) && !entry.is_out());
         self.updating += i64::from(entry.class == Class::Fenced);

@@ -23,7 +23,6 @@ pub(super) fn draft(
             Fate::Ignored => {}
         }
     }
-    let staying_for_sure = census.staying(&actions);
     let wanted = i64::from(snapshot.pool.replicas);
     // a member on its way out holds its place until it is gone, and so does one whose deletion may fail
     let missing = whole(wanted - census.live - census.terminating);
@@ -40,10 +39,8 @@ pub(super) fn draft(
             }),
         );
     }
-    actions.extend(shrink(
-        staying,
-        whole(staying_for_sure - wanted).min(settings.delete_limit),
-    ));
+    let surplus = whole(census.staying(&actions) - wanted);
+    actions.extend(shrink(staying, surplus.min(settings.delete_limit)));
     let wait = if recreate && census.old > 0 {
         Wait::Replacing {
             old: whole(census.old),

@@ -2,6 +2,7 @@
 
 mod history;
 mod status;
+mod undo;
 
 use std::{path::PathBuf, time::Duration};
 
@@ -239,12 +240,12 @@ impl Command {
                 retire,
                 dry_run,
             } => {
-                let back = history::Back {
+                let back = undo::Back {
                     to: to_revision,
                     retires: retire,
                     is_dry: dry_run,
                 };
-                history::undo(&target.open().await?, &back).await
+                undo::undo(&target.open().await?, &back).await
             }
         }
     }

@@ -366,7 +366,7 @@ fn extra(inputs: &Inputs<'_>, replicas: i64, surge: i64, under_way: bool) -> i64
         snapshot, census, ..
     } = inputs;
     let lost = if under_way { snapshot.lost } else { 0 };
-    let beyond = census.finished + census.out - replicas;
+    let beyond = census.claimable_at_all + census.out - replicas;
     let missing = census.live - replicas;
     match snapshot.ledger.0 {
         Some(extra) => beyond.max((extra - i64::from(lost)).min(surge)),

@@ -22,13 +22,14 @@ impl Roll<'_> {
             self.quota = self.quota.min(settings.delete_limit.into());
         }
         if self.broken.is_some() {
-            surplus -= self.drop_failing(surplus);
+            surplus -= self.drop_unclaimable(surplus, has_ended_or_fails_at_the_target);
         }
         let too_many = census.staying(&self.actions) - self.replicas - i64::from(rolling.max_surge);
         let dropped = self.drop_old_pending(too_many);
         self.quota -= dropped;
         let dropped = dropped.min(too_many.max(0));
-        surplus -= dropped + self.drop_new_pending(too_many - dropped);
+        surplus -= dropped;
+        surplus -= self.drop_unclaimable(too_many - dropped, is_on_the_way_at_the_target);
         let candidates = self.entries().filter(|(index, _)| !self.decided[*index]);
         let candidates = candidates
             .filter_map(|(index, entry)| candidate(index, entry))
@@ -116,7 +117,7 @@ impl Roll<'_> {
                 break;
             }
             if dropped < too_many {
-                self.drop_surplus(index, entry);
+                self.delete(index, Cause::Surplus, entry.is_out());
                 dropped += 1;
             } else if !entry.accepted {
                 self.delete(index, Cause::Stale, entry.is_out());
@@ -126,42 +127,32 @@ impl Roll<'_> {
         dropped
     }
 
-    /// While the target is broken, a pool that shrinks loses the broken members first, and old ones that have ended.
-    fn drop_failing(&mut self, surplus: i64) -> i64 {
+    /// Lets go of so many at the most that nobody can claim. A pool without a rollout would lose them as well, so that it is
+    /// not the rollout's doing.
+    fn drop_unclaimable(&mut self, most: i64, goes: impl Fn(&Entry<'_>) -> bool) -> i64 {
         let mut dropped = 0;
         for (index, entry) in self.entries() {
-            let failing = match entry.class {
-                Class::Ended => true,
-                Class::Failed(_) => !entry.stale,
-                _ => false,
-            };
-            if failing && dropped < surplus && !self.decided[index] {
-                self.drop_surplus(index, entry);
+            if goes(entry) && dropped < most && !self.decided[index] {
+                self.delete(index, Cause::Surplus, entry.is_out());
                 dropped += 1;
                 self.quota -= i64::from(entry.stale);
             }
         }
         dropped
     }
+}
 
-    /// What is on its way goes before what can be claimed already.
-    fn drop_new_pending(&mut self, too_many: i64) -> i64 {
-        let mut dropped = 0;
-        for (index, entry) in self.entries() {
-            let waits = matches!(entry.class, Class::Pending | Class::Failed(_));
-            if waits && !entry.stale && dropped < too_many && !self.decided[index] {
-                self.drop_surplus(index, entry);
-                dropped += 1;
-            }
-        }
-        dropped
+fn has_ended_or_fails_at_the_target(entry: &Entry<'_>) -> bool {
+    match entry.class {
+        Class::Ended => true,
+        Class::Failed(_) => !entry.stale,
+        _ => false,
     }
+}
 
-    /// Only for members that nobody can claim: a pool without a rollout would lose them as well, so that this is not the
-    /// rollout's doing.
-    fn drop_surplus(&mut self, index: usize, entry: &Entry<'_>) {
-        self.delete(index, Cause::Surplus, entry.is_out());
-    }
+fn is_on_the_way_at_the_target(entry: &Entry<'_>) -> bool {
+    let waits = matches!(entry.class, Class::Pending | Class::Failed(_));
+    waits && !entry.stale
 }
 
 fn candidate<'a>(index: usize, entry: &'a Entry<'a>) -> Option<Candidate<'a, usize>> {
