@@ -1,11 +1,12 @@
 //! What is known of watched objects.
 //!
 //! A store holds small views, not objects. It learns from a watch and from the answers to our own writes, so that a pass
-//! never decides on a state that it has itself changed: an answer counts until the watch has come as far. Whoever loses
-//! an answer, or starts anew, decides on older views, and the preconditions of its writes keep that from doing harm.
+//! never decides on a state that it has itself changed: an answer counts until the watch has come as far, also through a
+//! new list of everything, which may be older than answers that came while it was read. Whoever loses an answer, or starts
+//! anew, decides on older views, and the preconditions of its writes keep that from doing harm.
 
 use std::{
-    collections::{BTreeSet, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     fmt::Debug,
     sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
@@ -77,7 +78,8 @@ impl<V: View> Default for Store<V> {
             state: Arc::new(RwLock::new(State {
                 views: HashMap::new(),
                 owned: HashMap::new(),
-                listing: HashMap::new(),
+                listing: None,
+                answers: BTreeMap::new(),
                 watched: 0,
                 texts: Texts::default(),
             })),
@@ -145,6 +147,10 @@ impl<V: View> Store<V> {
         // the watch has been beyond it, and may have seen the object change or go
         if view.meta().version > state.watched {
             let step = state.insert(Arc::clone(&view));
+            if step.is_some() {
+                let Meta { version, key, .. } = view.meta();
+                state.answers.insert(*version, key.clone());
+            }
             drop(state);
             self.pass_on(step, by);
         }
@@ -164,6 +170,9 @@ impl<V: View> Store<V> {
             true => state.remove(key),
             false => None,
         };
+        if let Some(listing) = &mut state.listing {
+            listing.gone.insert(uid.into());
+        }
         drop(state);
         self.pass_on(step.map(|old| (Some(old), None)), By::Answer(by));
     }
@@ -172,12 +181,13 @@ impl<V: View> Store<V> {
         let mut state = self.state_mut();
         let steps = match event {
             Event::Init => {
-                state.listing = HashMap::new();
+                state.begin();
                 Vec::new()
             }
             Event::InitApply(object) => {
                 let view = Arc::new(V::of(object, &mut state.texts));
-                state.listing.insert(view.meta().key.clone(), view);
+                let listing = state.listing.get_or_insert_default();
+                listing.views.push(view);
                 Vec::new()
             }
             Event::InitDone => {
@@ -187,9 +197,13 @@ impl<V: View> Store<V> {
             }
             Event::Apply(object) => {
                 let view = Arc::new(V::of(object, &mut state.texts));
-                let is_news = state.moves_on(view.meta().version);
-                let step = is_news.then(|| state.insert(view));
-                step.flatten().into_iter().collect()
+                match state.moves_on(view.meta().version) {
+                    Some(mut steps) => {
+                        steps.extend(state.insert(view));
+                        steps
+                    }
+                    None => Vec::new(),
+                }
             }
             Event::Delete(object) => {
                 drop(state);
@@ -203,12 +217,12 @@ impl<V: View> Store<V> {
     /// The watch says that there is nothing any more that could be shown.
     pub(crate) fn lose(&self, Meta { version, key, .. }: Meta) {
         let mut state = self.state_mut();
-        let old = match state.moves_on(version) {
-            true => state.remove(&key),
-            false => None,
+        let Some(mut steps) = state.moves_on(version) else {
+            return;
         };
+        steps.extend(state.remove(&key).map(|old| (Some(old), None)));
         drop(state);
-        self.pass_on(old.map(|old| (Some(old), None)), By::Watch);
+        self.pass_on(steps, By::Watch);
     }
 
     fn pass_on(&self, steps: impl IntoIterator<Item = Step<V>>, by: By) {
@@ -240,20 +254,50 @@ struct State<V> {
     views: HashMap<Key, Arc<V>>,
     /// By the uid of their controller.
     owned: HashMap<Arc<str>, BTreeSet<Key>>,
-    /// What a list in progress has brought.
-    listing: HashMap<Key, Arc<V>>,
+    listing: Option<Listing<V>>,
+    /// The answers that the watch has not come to yet, by their versions; during a list, those since it began.
+    answers: BTreeMap<u64, Key>,
     /// The watch has told everything up to this version.
     watched: u64,
     texts: Texts,
 }
 
+/// A list in progress.
+struct Listing<V> {
+    /// What it has brought so far.
+    views: Vec<Arc<V>>,
+    /// The uids of what answers said to be gone meanwhile.
+    gone: HashSet<Box<str>>,
+}
+
+impl<V> Default for Listing<V> {
+    fn default() -> Self {
+        Self {
+            views: Vec::new(),
+            gone: HashSet::new(),
+        }
+    }
+}
+
 impl<V: View> State<V> {
-    /// Whether an event is news. A watch that was sent back repeats what is known, and objects that are long gone
-    /// would come to life for a while.
-    fn moves_on(&mut self, version: u64) -> bool {
-        let is_news = version > self.watched;
-        self.watched = self.watched.max(version);
-        is_news
+    /// What an event makes of answers, or nothing if it is no news: a watch that was sent back repeats what is known, and
+    /// objects that are long gone would come to life for a while.
+    fn moves_on(&mut self, version: u64) -> Option<Vec<Step<V>>> {
+        if version <= self.watched {
+            return None;
+        }
+        self.watched = version;
+        let ahead = self.answers.split_off(&version);
+        let passed = std::mem::replace(&mut self.answers, ahead);
+        self.answers.remove(&version);
+        // the watch tells every version in its turn, but for what was gone again before the list that it began with
+        let unseen = passed.into_iter().filter_map(|(version, key)| {
+            let is_unseen = |view: &Arc<V>| view.meta().version == version;
+            self.views.get(&key).is_some_and(is_unseen).then_some(key)
+        });
+        let unseen: Vec<Key> = unseen.collect();
+        let steps = unseen.iter().filter_map(|key| self.remove(key));
+        Some(steps.map(|old| (Some(old), None)).collect())
     }
 
     /// Leaves a view of the same object that is as new or newer as it is.
@@ -285,20 +329,37 @@ impl<V: View> State<V> {
         Some(old)
     }
 
-    /// A list is the whole truth: what it lacks is gone, whatever answers said.
+    /// Whatever was answered before now is older than the list that begins.
+    fn begin(&mut self) {
+        self.answers.clear();
+        self.listing = Some(Listing::default());
+    }
+
+    /// A list is the whole truth of its moment: what it lacks is gone, whatever answers said before. Answers that came since
+    /// it began may be newer, and those beyond every version in it count until the watch has come as far.
     fn replace(&mut self) -> Vec<Step<V>> {
-        let listing = std::mem::take(&mut self.listing);
-        let mut before = std::mem::take(&mut self.views);
+        let Listing { views, gone } = self.listing.take().unwrap_or_default();
+        let newest = views.iter().map(|view| view.meta().version).max();
+        self.watched = self.watched.max(newest.unwrap_or_default());
+        self.answers = self.answers.split_off(&(self.watched + 1));
         self.owned.clear();
-        let mut steps = Vec::new();
-        for (key, view) in listing {
-            self.watched = self.watched.max(view.meta().version);
-            let old = before.remove(&key);
-            let is_known = |old: &Arc<V>| old.meta().version == view.meta().version;
-            if !old.as_ref().is_some_and(is_known) {
-                steps.push((old, Some(Arc::clone(&view))));
-            }
+        let before = std::mem::take(&mut self.views).into_iter();
+        let (newer, mut before): (HashMap<_, _>, HashMap<_, _>) =
+            before.partition(|(key, view)| self.answers.get(&view.meta().version) == Some(key));
+        for view in newer.into_values() {
             self.insert(view);
+        }
+        let mut steps = Vec::new();
+        for view in views {
+            if gone.contains(&view.meta().uid) {
+                continue;
+            }
+            let old = before.remove(&view.meta().key);
+            let is_known = |old: &Arc<V>| old.meta().version == view.meta().version;
+            let is_known = old.as_ref().is_some_and(is_known);
+            if self.insert(Arc::clone(&view)).is_some() && !is_known {
+                steps.push((old, Some(view)));
+            }
         }
         steps.extend(before.into_values().map(|old| (Some(old), None)));
         steps

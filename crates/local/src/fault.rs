@@ -37,6 +37,9 @@ pub enum Fault {
     StallWatches(Duration),
     /// Watches break, and when they come back they begin at the oldest version ever watched from.
     RewindWatches,
+    /// The server has forgotten where watches were. The lists that take their place are read at once and arrive late: what
+    /// happens meanwhile is not in them.
+    LateLists(Duration),
 }
 
 impl Fault {
@@ -122,6 +125,7 @@ struct Gate {
     held: bool,
     released: bool,
     stalled: bool,
+    expired: bool,
     /// Watch streams of an earlier epoch end.
     epoch: u64,
 }
@@ -195,6 +199,7 @@ impl Faults {
         self.shared.gate.send_modify(|gate| {
             gate.released = true;
             gate.stalled = false;
+            gate.expired = false;
         });
     }
 
@@ -250,13 +255,21 @@ impl Faults {
                 self.state().rewind = true;
                 self.shared.gate.send_modify(|gate| gate.epoch += 1);
             }
+            Some(Fault::LateLists(time)) => self.expire(time),
             Some(Fault::DieAfter | Fault::LoseAnswer) | None => {}
         }
-        let watching = is_watch(&request);
+        let (watching, listing) = (is_watch(&request), is_list(&request));
+        if watching && self.shared.gate.borrow().expired {
+            return Ok(too_old());
+        }
         if watching {
             self.rewind(&mut request)?;
         }
         let response = inner.send(request).await?;
+        if listing {
+            let mut gate = self.shared.gate.subscribe();
+            let _ = gate.wait_for(|gate| !gate.expired).await;
+        }
         match fault {
             Some(Fault::DieAfter) => self.die().await,
             Some(Fault::LoseAnswer) => Err(AnswerLost { method, path }.into()),
@@ -271,11 +284,20 @@ impl Faults {
     }
 
     fn stall(&self, time: Duration) {
-        self.shared.gate.send_modify(|gate| gate.stalled = true);
+        self.for_a_while(time, |gate, is_on| gate.stalled = is_on);
+    }
+
+    fn expire(&self, time: Duration) {
+        self.for_a_while(time, |gate, is_on| gate.expired = is_on);
+        self.shared.gate.send_modify(|gate| gate.epoch += 1);
+    }
+
+    fn for_a_while(&self, time: Duration, set: fn(&mut Gate, bool)) {
+        self.shared.gate.send_modify(|gate| set(gate, true));
         let faults = self.clone();
         tokio::spawn(async move {
             tokio::time::sleep(time).await;
-            faults.shared.gate.send_modify(|gate| gate.stalled = false);
+            faults.shared.gate.send_modify(|gate| set(gate, false));
         });
     }
 
@@ -337,6 +359,21 @@ where
             chunk = next => chunk.map(|chunk| (chunk, (gate, chunks))),
         }
     })
+}
+
+/// What a server says to a watch from a version that it has no history of any more.
+fn too_old() -> Response<UnsyncBoxBody<Bytes, BoxError>> {
+    let event = serde_json::json!({"type": "ERROR", "object": {
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": "injected fault", "reason": "Expired", "code": 410,
+    }});
+    let body = Full::new(Bytes::from(format!("{event}\n")));
+    Response::new(body.map_err(Into::into).boxed_unsync())
+}
+
+/// Whether it reads a page of a list.
+fn is_list(request: &Request<Body>) -> bool {
+    query(request, "limit").is_some()
 }
 
 fn is_watch(request: &Request<Body>) -> bool {

@@ -174,3 +174,60 @@ fn equal_texts_are_kept_once_and_dropped_with_their_last_holder() {
     assert!(texts.known.len() < 200);
     assert!(texts.known.contains("same"));
 }
+
+#[test]
+fn what_was_answered_while_a_list_was_read_counts_until_the_watch_has_come_as_far() {
+    let store = listed(vec![map("a", 1, "x"), map("b", 2, "x")]);
+    store.apply(Event::Init);
+    store.apply(Event::InitApply(map("a", 1, "x")));
+    store.apply(Event::InitApply(map("b", 2, "x")));
+    store.learn(map("b", 5, "x"), "me");
+    store.learn(map("c", 6, "x"), "me");
+    let told = listen(&store);
+    store.apply(Event::InitDone);
+    assert!(told.lock().unwrap().is_empty());
+    let all = ["a", "b", "c"].map(|name| version(&store, name));
+    assert_eq!(all, [Some(1), Some(5), Some(6)]);
+    assert_eq!(store.owned_by("x").len(), 3);
+    for news in [map("b", 5, "x"), map("c", 6, "x"), map("d", 7, "x")] {
+        store.apply(Event::Apply(news));
+    }
+    assert_eq!(store.len(), 4);
+}
+
+#[test]
+fn what_was_made_and_is_gone_again_before_a_list_goes_with_the_next_event() {
+    let store = listed(vec![]);
+    store.apply(Event::Init);
+    store.learn(map("a", 3, "x"), "me");
+    store.apply(Event::InitDone);
+    // the answer to a write that was sent before the list
+    store.learn(map("b", 4, "x"), "me");
+    assert_eq!(store.len(), 2);
+    store.apply(Event::Apply(map("c", 9, "x")));
+    assert_eq!((store.len(), version(&store, "c")), (1, Some(9)));
+}
+
+#[test]
+fn a_list_that_is_newer_than_an_answer_is_believed() {
+    let store = listed(vec![]);
+    store.apply(Event::Init);
+    store.learn(map("a", 3, "x"), "me");
+    store.apply(Event::InitApply(map("b", 5, "x")));
+    store.apply(Event::InitDone);
+    assert_eq!((store.len(), version(&store, "a")), (1, None));
+}
+
+#[test]
+fn a_list_does_not_bring_back_what_went_while_it_was_read() {
+    let store = listed(vec![map("a", 1, "x"), map("b", 2, "x")]);
+    store.apply(Event::Init);
+    store.apply(Event::InitApply(map("a", 1, "x")));
+    store.apply(Event::InitApply(map("b", 2, "x")));
+    store.forget(&Key::new("n", "a"), "a", "me");
+    store.apply(Event::InitDone);
+    assert_eq!((store.len(), version(&store, "a")), (1, None));
+    // who has the same name later is somebody else
+    list(&store, vec![map("a", 8, "x"), map("b", 2, "x")]);
+    assert_eq!(store.len(), 2);
+}

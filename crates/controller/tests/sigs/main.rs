@@ -29,8 +29,14 @@ use stage::Theatre;
 
 /// Scenarios at a time. They wait more than they work; of more, each would take too long for its own patience.
 const AT_A_TIME: usize = 16;
-/// What goes on for a while: an old cache, and a write of a leader that arrives when another leads.
-const LASTING: [Fault; 2] = [Fault::StallWatches(Duration::from_millis(100)), Fault::Hold];
+/// What goes on for a while: an old cache, one that is made anew from what was listed before, and a write of a leader that
+/// arrives when another leads.
+const LASTING: [Fault; 3] = [
+    Fault::StallWatches(A_WHILE),
+    Fault::LateLists(A_WHILE),
+    Fault::Hold,
+];
+const A_WHILE: Duration = Duration::from_millis(100);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_scenario_ends_as_it_says() {
