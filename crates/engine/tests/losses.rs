@@ -45,3 +45,19 @@ fn what_is_lost_without_a_rollout_is_replenished_like_what_claims_took() {
     let plan = scene.plan();
     assert_eq!((tally(&plan).created, tally(&plan).marked), (1, 0));
 }
+
+#[test]
+fn what_a_former_process_took_out_last_stays_on_the_books_until_the_rollout_has_been_told_to_be_over()
+ {
+    // the last old member is gone, nobody knows of it, and the status still says that the pool is on its way
+    let scene = Scene::new(4, "3n", rolling(1, 1, InPlace::Never));
+    assert_ne!(scene.pool.revisions.current, scene.pool.revisions.target);
+    let plan = scene.plan();
+    assert_eq!((tally(&plan).created, tally(&plan).marked), (1, 1));
+    assert_eq!(plan.status.out, 1);
+    let mut over = scene;
+    over.pool.revisions.current = over.pool.revisions.target.clone();
+    let plan = over.plan();
+    assert_eq!((tally(&plan).created, tally(&plan).marked), (1, 0));
+    assert_eq!(plan.status.out, 0);
+}

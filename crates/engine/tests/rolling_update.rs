@@ -62,7 +62,9 @@ fn after_a_restart_every_missing_member_counts_against_the_rollout() {
 
 #[test]
 fn a_first_fill_is_not_the_rollouts_doing() {
-    let plan = Scene::new(10, "", rolling(2, 2, InPlace::Never)).plan();
+    let mut scene = Scene::new(10, "", rolling(2, 2, InPlace::Never));
+    scene.pool.revisions.current = scene.pool.revisions.target.clone();
+    let plan = scene.plan();
     assert_eq!((tally(&plan).created, tally(&plan).marked), (10, 0));
 }
 

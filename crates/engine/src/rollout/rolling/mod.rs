@@ -360,7 +360,8 @@ fn to_update(inputs: &Inputs<'_>) -> i64 {
 /// What can be claimed `beyond` the size of the pool, now or when the rollout is done with it, is the rollout's in any case:
 /// a pool that is made smaller has it. What is on the way for claims is not: it stands in for nobody yet. Surge that is
 /// not needed any more is not replenished, so claims take it off the ledger. Booked on a rollout that is under way is every
-/// lost member, and without a ledger every missing one.
+/// lost member, and without a ledger every missing one, also when its last old member is gone and its end has not been told:
+/// the next edit would take out as many again.
 fn extra(inputs: &Inputs<'_>, replicas: i64, surge: i64, under_way: bool) -> i64 {
     let Inputs {
         snapshot, census, ..
@@ -368,9 +369,11 @@ fn extra(inputs: &Inputs<'_>, replicas: i64, surge: i64, under_way: bool) -> i64
     let lost = if under_way { snapshot.lost } else { 0 };
     let beyond = census.claimable_at_all + census.out - replicas;
     let missing = census.live - replicas;
+    let revisions = &snapshot.pool.revisions;
+    let is_over = revisions.current == revisions.target;
     match snapshot.ledger.0 {
         Some(extra) => beyond.max((extra - i64::from(lost)).min(surge)),
-        None if under_way => missing,
+        None if under_way || !is_over => missing,
         None => missing.max(0),
     }
 }
