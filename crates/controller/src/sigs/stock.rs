@@ -5,7 +5,7 @@
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
 };
 
@@ -43,7 +43,10 @@ const LONGEST_START: Duration = Duration::from_secs(300);
 pub struct Stock {
     shelves: Arc<Mutex<Shelves>>,
     platform: Platform,
+    listener: Arc<OnceLock<Listener>>,
 }
+
+type Listener = Box<dyn Fn(&Key) + Send + Sync>;
 
 #[derive(Default)]
 struct Shelves {
@@ -111,7 +114,14 @@ impl Stock {
         Self {
             shelves: Arc::default(),
             platform,
+            listener: Arc::default(),
         }
+    }
+
+    /// Whom to tell of members that were promised and are on offer again, where their pool may have waited for the claim.
+    /// There is one; the first counts.
+    pub fn tell(&self, listener: impl Fn(&Key) + Send + Sync + 'static) {
+        let _ = self.listener.set(Box::new(listener));
     }
 
     /// Takes in what has become known of a sandbox.
@@ -223,10 +233,9 @@ impl Stock {
 
     /// Whatever the claim was promised is on offer again, unless it has it.
     pub fn release(&self, claim: &str) {
-        let shelves = &mut *self.shelves();
-        let claim = Uid::from(claim);
-        if let Some(member) = shelves.promises.remove(&claim) {
-            shelves.index.release(&member, &claim);
+        let returned = self.shelves().release(&Uid::from(claim));
+        if let (Some(member), Some(listener)) = (returned, self.listener.get()) {
+            listener(&member);
         }
     }
 
@@ -305,6 +314,16 @@ impl Shelves {
         let sample = shelf.samples.entry(revision);
         let sample = sample.or_insert_with(|| Sample::of(sandbox));
         sample.members.insert(member.uid, member.created);
+    }
+
+    /// The member, if it is still there and its pool has not come to rest.
+    fn release(&mut self, claim: &Uid) -> Option<Key> {
+        let member = self.promises.remove(claim)?;
+        self.index.release(&member, claim);
+        let place = self.places.get(&member)?;
+        let shelf = self.pools.get(&place.pool);
+        let is_at_rest = shelf.is_some_and(|shelf| shelf.is_settled);
+        (!is_at_rest).then(|| place.key.clone())
     }
 
     fn note_orphan(&mut self, change: &Change<'_, Sandbox>) {

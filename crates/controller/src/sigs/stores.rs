@@ -127,6 +127,13 @@ impl Stores {
         let (to, claims) = (queues.clone(), self.claims.clone());
         self.pools
             .tell(move |change| tell_of_pool(&to, &claims, change));
+        let (to, sandboxes) = (queues.clone(), self.sandboxes.clone());
+        stock.tell(move |member| {
+            let member = sandboxes.get(member);
+            if let Some(pool) = member.and_then(|member| owner(&member.meta, POOL)) {
+                to.pools.add(pool);
+            }
+        });
         let (to, clock) = (queues.clone(), scope.clock.clone());
         let (stock, ledger) = (stock.clone(), ledger.clone());
         self.claims.tell(move |change| {

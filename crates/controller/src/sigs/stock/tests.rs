@@ -1,4 +1,7 @@
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
 
 use engine::{
     claim::Refusal,
@@ -11,6 +14,7 @@ use serde_json::{Value, json};
 
 use super::{Find, Stock};
 use crate::{
+    meta::Key,
     sigs::{
         pool::member::revision, pool::view::Pool, sandbox::view::Sandbox, template::view::Template,
     },
@@ -170,4 +174,35 @@ fn a_pool_may_name_revisions_that_nobody_gets_and_forbid_claims_to_choose() {
     assert_eq!(find(fixed.clone(), &edited, wish()), refused);
     assert_eq!(find(fixed, &edited, None), Ok(true));
     assert_eq!(find(json!({}), &edited, wish()), Ok(true));
+}
+
+#[test]
+fn a_pool_that_waits_for_a_claim_is_told_when_that_goes_without_its_member() {
+    let (now, settings) = (Time(u64::MAX), Settings::new(Strategy::OnReplenish));
+    let told = |is_settled: bool, is_taken: bool| {
+        let (stock, told) = (stock(), Arc::new(AtomicUsize::new(0)));
+        let ear = Arc::clone(&told);
+        stock.tell(move |member| {
+            assert_eq!(*member, Key::new("n", "pool-1"));
+            ear.fetch_add(1, Ordering::Relaxed);
+        });
+        let (pool, template) = (pool(), template(&json!({})));
+        let found = stock.choose(&pool, &template, &settings, "claim", None, now);
+        assert!(matches!(found, Ok(Find::Member(_))));
+        stock.settle("pool", is_settled);
+        if is_taken {
+            let taken = json!({"metadata": {"ownerReferences": null}});
+            stock.observe(&Change {
+                before: Some(&Arc::new(member(&json!({})))),
+                after: Some(&Arc::new(member(&taken))),
+                by: By::Watch,
+            });
+        }
+        stock.release("claim");
+        stock.release("claim");
+        told.load(Ordering::Relaxed)
+    };
+    assert_eq!(told(false, false), 1);
+    assert_eq!(told(true, false), 0, "there is nothing to do");
+    assert_eq!(told(false, true), 0, "the claim has it");
 }
