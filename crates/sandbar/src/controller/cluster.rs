@@ -46,6 +46,8 @@ pub(super) async fn connect(kubeconfig: Option<&Path>) -> Result<(Client, String
     config.headers.push((header::USER_AGENT, agent));
     config.read_timeout = Some(SILENCE);
     config.reset_reader_on_write = true;
+    // a write that is sent again behind our back finds its own first try and takes it for somebody else's
+    config.default_retry = false;
     let host = config.cluster_url.authority();
     let host = host.map(ToString::to_string).unwrap_or_default();
     let client = Client::try_from(config).context("cannot talk to the cluster")?;
